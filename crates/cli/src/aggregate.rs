@@ -41,7 +41,7 @@ pub(crate) fn explain(arguments: &AggregateExplainArguments) -> anyhow::Result<C
         Some(out) if out.extension().is_some_and(|end| end == "mmd") => {
             file::write(out, &explanation.to_mermaid())?
         }
-        Some(out) => file::write(out, &graph(&explanation).svg())?,
+        Some(out) => file::write(out, &graph(&explanation).to_svg())?,
     }
     Ok(CliExitCode::Ok)
 }

@@ -161,5 +161,5 @@ fn picture(explanation: &PlanExplanation) -> String {
     let edges = explanation.steps.iter().enumerate();
     let edges =
         edges.flat_map(|(to, step)| step.dependencies.iter().map(move |from| (*from, to, String::new())));
-    DependenceGraph { position, nodes: nodes.collect(), edges: edges.collect() }.svg()
+    DependenceGraph { position, nodes: nodes.collect(), edges: edges.collect() }.to_svg()
 }

@@ -89,7 +89,7 @@ pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<CliExitCode> {
     let Some(program) = &compiled.program else { return Ok(compiled.exit()) };
     // Standard output is reserved for the program.
     terminal::complain(&plan::text(program));
-    let map = arguments.source_map.then(|| program.map.v3(&compiled.name, &compiled.text));
+    let map = arguments.source_map.then(|| program.map.to_v3_json(&compiled.name, &compiled.text));
     let mut code = format!("{}\n", program.code.trim_end());
     let Some(folder) = &arguments.out else {
         if let Some(map) = map {
@@ -122,8 +122,8 @@ pub(crate) fn graph(arguments: &GraphArguments) -> anyhow::Result<CliExitCode> {
     }
     for (index, graph) in program.graphs.iter().enumerate() {
         match &arguments.out {
-            None => terminal::say(&graph.text()),
-            Some(file) => write(&numbered(file, index, program.graphs.len()), &graph.svg())?,
+            None => terminal::say(&graph.to_text()),
+            Some(file) => write(&numbered(file, index, program.graphs.len()), &graph.to_svg())?,
         }
     }
     Ok(CliExitCode::Ok)

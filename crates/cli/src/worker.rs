@@ -35,7 +35,7 @@ pub(crate) fn become_one() -> Option<ExitCode> {
     if arguments.next().is_none_or(|verb| verb != VERB) {
         return None;
     }
-    let error = script_runtime::confined(arguments);
+    let error = script_runtime::exec_sandboxed(arguments);
     terminal::complain(&format!("the worker can't be started: {error}\n"));
     Some(CliExitCode::Internal.into())
 }

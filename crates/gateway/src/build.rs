@@ -202,7 +202,7 @@ impl<'a> GatewayBuilder<'a> {
             let path = &route.normal_path();
             let ground = script_runtime::ScriptRouteContext { path, services, scripts, deployed, folder };
             let (program, text) = (compiled.program.clone(), compiled.text.clone());
-            let script = script_runtime::ScriptRoute::of(program, text, config.options(), &ground);
+            let script = script_runtime::ScriptRoute::build(program, text, config.options(), &ground);
             let pointer = format!("{pointer}/script");
             return script
                 .map(Box::new)

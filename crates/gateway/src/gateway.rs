@@ -87,8 +87,10 @@ impl Gateway {
             LifecycleState::Draining => Some(("draining", "the gateway is shutting down".to_owned())),
             LifecycleState::Ready => {
                 let life = self.current.life();
-                let mut waiting =
-                    life.routes.scripts().filter_map(|(_, script)| Some((script.name(), script.waits()?)));
+                let mut waiting = life
+                    .routes
+                    .scripts()
+                    .filter_map(|(_, script)| Some((script.name(), script.not_ready_reason()?)));
                 let waiting = waiting.next().map(|(name, why)| format!("the S service `{name}`: {why}"));
                 let schema = || {
                     let mut waiting = life

@@ -91,7 +91,7 @@ impl ActiveConfig {
     /// acquire them.
     pub(crate) async fn leave_scripts(&self) {
         if let Some(scripts) = &self.life().scripts {
-            scripts.leave().await;
+            scripts.drain_leases().await;
         }
     }
 
@@ -102,7 +102,7 @@ impl ActiveConfig {
         tokio::select! {
             () = scripts.drain() => {}
             () = tokio::time::sleep(life.drain.timeout.0) => {
-                tracing::warn!(runs = scripts.under_way(), "scripts are cut off");
+                tracing::warn!(runs = scripts.runs_in_flight(), "scripts are cut off");
             }
             () = self.cut.notified() => {}
         }

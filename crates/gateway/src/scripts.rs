@@ -68,7 +68,8 @@ pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
         .ok()
         .and_then(|text| script::compile(&text, "", &script::CompileOptions::default()).ok());
     let folder = file.parent().unwrap_or(Path::new(""));
-    let modules = compiled.map(|program| script_runtime::modules(&program, folder)).unwrap_or_default();
+    let modules =
+        compiled.map(|program| script_runtime::imported_modules(&program, folder)).unwrap_or_default();
     modules.into_iter().map(|(file, _)| file).collect()
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn warn(compiled: &[CompiledScript]) {
         {
             let place = LineStarts::new(&script.text).position(found.primary.span.start);
             let at = format!("{}:{place}", script.program.name);
-            tracing::warn!(target: "script", at, code = found.code.code(), "{}", found.message);
+            tracing::warn!(target: "script", at, code = found.code.as_str(), "{}", found.message);
         }
     }
 }
@@ -93,7 +94,7 @@ fn mistake(found: &ScriptDiagnostic, file: &Path, text: &str) -> ConfigMistake {
         line: place.line as usize,
         column: place.column as usize,
         field: String::new(),
-        message: format!("{} ({})", found.message, found.code.code()),
+        message: format!("{} ({})", found.message, found.code.as_str()),
         hint: Some(found.help.clone()).filter(|help| !help.is_empty()),
     }
 }

@@ -80,7 +80,7 @@ impl RouteHandler {
     pub(crate) fn has_room(&self, now: Instant) -> bool {
         match self {
             Self::Query(query) => query.has_room(now),
-            Self::Script(script) => script.has_room(now),
+            Self::Script(script) => script.has_capacity(now),
             Self::Aggregate(_) | Self::Graphql(_) | Self::Proxy(_) | Self::Catalogue(_) => true,
         }
     }

@@ -19,7 +19,7 @@ use services::{RequestCall, ServiceSet, body};
 const LISTING: &str = include_str!("../../script/tests/listings/6.sjs");
 
 /// Additional resources: the listing's pages, and others to measure.
-const BESIDE: &str = r"service crawler {
+const ADDITIONAL_RESOURCES: &str = r"service crawler {
   state n = 0
   res '/hello' on GET { respond 'hello' }
   res '/count' on GET { respond n }
@@ -33,15 +33,15 @@ const BESIDE: &str = r"service crawler {
 ";
 
 /// Returns the listing with all resources in one service, so that its pages need no network.
-fn script() -> String {
+fn script_source() -> String {
     let crawler = LISTING.replace(r#"https?:\/\/[^"'\s>]+"#, "[/]page[?]n=[0-9]+");
-    crawler.replacen("service crawler {", BESIDE, 1)
+    crawler.replacen("service crawler {", ADDITIONAL_RESOURCES, 1)
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
-    let text = script();
+    let text = script_source();
     let program =
         compile(&text, "runs.sjs", &CompileOptions::default()).map_err(|_| "the script does not compile")?;
     let offload = OffloadPool::start(OffloadConfig::default())?;
@@ -59,9 +59,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workers = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1);
     (options.workers.min, options.workers.max) = (workers, Some(workers));
     options.limits.timeout = services::DurationConfig::from_secs(600);
-    let script = ScriptRoute::of(program, text, options, &ground).map_err(|wrong| format!("{wrong:?}"))?;
+    let script = ScriptRoute::build(program, text, options, &ground).map_err(|wrong| format!("{wrong:?}"))?;
     script.activate();
-    script.settled().await;
+    script.wait_until_settled().await;
     measure(&script, "hello, 32 at once", "GET", "/hello", 32, 100_000).await;
     measure(&script, "hello, 1 at once", "GET", "/hello", 1, 10_000).await;
     measure(&script, "count, 32 readers", "GET", "/count", 32, 50_000).await;
@@ -85,16 +85,16 @@ async fn measure(
     count: u32,
 ) -> Duration {
     for _ in 0..count.min(2000) / 10 {
-        ask(script, method, path).await;
+        send_request(script, method, path).await;
     }
-    let (began, before) = (Instant::now(), used());
+    let (began, before) = (Instant::now(), cpu_seconds());
     let each = async || {
         for _ in 0..count / at_once {
-            ask(script, method, path).await;
+            send_request(script, method, path).await;
         }
     };
     join_all((0..at_once).map(|_| each())).await;
-    let (took, after) = (began.elapsed(), used());
+    let (took, after) = (began.elapsed(), cpu_seconds());
     let part = |at: usize| (after[at] - before[at]) * 1e6 / f64::from(count);
     println!(
         "{what}: {:.0} a second; a run takes {:.1} us here, {:.1} us in workers",
@@ -105,7 +105,7 @@ async fn measure(
     took
 }
 
-async fn ask(script: &ScriptRoute, method: &str, path: &str) {
+async fn send_request(script: &ScriptRoute, method: &str, path: &str) {
     let request = Request::builder().method(method).uri(path).body(body::empty()).expect("a request");
     let answer =
         script.handle(request, RequestCall::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"));
@@ -114,7 +114,7 @@ async fn ask(script: &ScriptRoute, method: &str, path: &str) {
 }
 
 /// Returns the CPU seconds of this process and of its running children.
-fn used() -> [f64; 2] {
+fn cpu_seconds() -> [f64; 2] {
     let own = std::process::id().to_string();
     let mut used = [0.0; 2];
     for entry in std::fs::read_dir("/proc").expect("Linux").flatten() {

@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use script::ScriptProgram;
 use tokio::sync::watch;
 
-use crate::generation::{ProgramGeneration, source};
+use crate::generation::{ProgramGeneration, worker_program};
 use crate::modules::ScriptModule;
 use crate::problem::ScriptError;
 use crate::scripts::ScriptRuntime;
@@ -24,9 +24,9 @@ pub(crate) struct ScriptDeployment {
     state: tokio::sync::Mutex<PreservedDeployment>,
     current: ArcSwapOption<ProgramGeneration>,
     /// The reason why no program is active, if it is known; every change is published here.
-    standing: watch::Sender<Option<String>>,
+    blocked_reason: watch::Sender<Option<String>>,
     /// The number of deployments in progress.
-    under_way: watch::Sender<usize>,
+    pending_deployments: watch::Sender<usize>,
 }
 
 /// The data that is preserved from one deployment to the next.
@@ -46,7 +46,7 @@ pub(crate) struct DeploymentProperties {
     pub(crate) modules: Vec<ScriptModule>,
     /// The files in the script's folder next to the state: workers cannot read files that were added after
     /// they started.
-    pub(crate) beside: Vec<(PathBuf, u64)>,
+    pub(crate) siblings: Vec<(PathBuf, u64)>,
 }
 
 /// The program to be deployed.
@@ -67,8 +67,8 @@ impl ScriptDeployment {
             scripts: Arc::clone(scripts),
             state: tokio::sync::Mutex::default(),
             current: ArcSwapOption::empty(),
-            standing: watch::Sender::new(None),
-            under_way: watch::Sender::new(0),
+            blocked_reason: watch::Sender::new(None),
+            pending_deployments: watch::Sender::new(0),
         })
     }
 
@@ -77,13 +77,13 @@ impl ScriptDeployment {
         if let Some(generation) = self.current.load_full() {
             return Ok(generation);
         }
-        let mut standing = self.standing.subscribe();
+        let mut standing = self.blocked_reason.subscribe();
         loop {
             if let Some(generation) = self.current.load_full() {
                 return Ok(generation);
             }
             if let Some(broken) = standing.borrow_and_update().clone() {
-                return Err(ScriptError::Broken(broken));
+                return Err(ScriptError::LoadFailed(broken));
             }
             if standing.changed().await.is_err() {
                 return Err(ScriptError::NotReady);
@@ -93,11 +93,11 @@ impl ScriptDeployment {
 
     /// Returns the reason why no program is active yet. A program remains active until another one replaces
     /// it.
-    pub(crate) fn waits(&self) -> Option<String> {
+    pub(crate) fn not_ready_reason(&self) -> Option<String> {
         if self.current.load().is_some() {
             return None;
         }
-        Some(match &*self.standing.borrow() {
+        Some(match &*self.blocked_reason.borrow() {
             Some(why) => format!("it can't be activated: {why}"),
             None => "no worker has loaded it yet".to_owned(),
         })
@@ -113,62 +113,66 @@ impl ScriptDeployment {
     }
 
     /// Returns the number of runs that want a processor, and the number of workers.
-    pub(crate) fn load(&self) -> (usize, usize) {
-        self.current.load().as_ref().map(|generation| generation.pool.load_now()).unwrap_or_default()
+    pub(crate) fn worker_load(&self) -> (usize, usize) {
+        self.current.load().as_ref().map(|generation| generation.pool.current_load()).unwrap_or_default()
     }
 
     /// Starts a deployment in a task of its own. If the program can't be loaded, the active one remains.
-    pub(crate) fn begin(self: &Arc<Self>, plans: DeploymentPlans) {
-        self.under_way.send_modify(|count| *count += 1);
+    pub(crate) fn start_deployment(self: &Arc<Self>, plans: DeploymentPlans) {
+        self.pending_deployments.send_modify(|count| *count += 1);
         let deployment = Arc::clone(self);
         tokio::spawn(async move {
             deployment.deploy(plans).await;
-            deployment.under_way.send_modify(|count| *count -= 1);
+            deployment.pending_deployments.send_modify(|count| *count -= 1);
         });
     }
 
     /// Waits until all deployments in progress have succeeded or failed.
-    pub(crate) async fn settled(&self) {
-        let mut under_way = self.under_way.subscribe();
+    pub(crate) async fn wait_until_settled(&self) {
+        let mut under_way = self.pending_deployments.subscribe();
         let _ = under_way.wait_for(|count| *count == 0).await; // The sender lives as long as `self`.
     }
 
     async fn deploy(&self, plans: DeploymentPlans) {
         let mut kept = self.state.lock().await;
-        kept.state.iter().for_each(|state| state.set(plans.settings));
-        if kept.is_as(&plans) && self.current.load().is_some() {
+        kept.state.iter().for_each(|state| state.set_settings(plans.settings));
+        if kept.is_unchanged(&plans) && self.current.load().is_some() {
             return;
         }
-        if let Err(why) = self.replace(&mut kept, plans).await {
+        if let Err(why) = self.replace_program(&mut kept, plans).await {
             let stays = if self.current.load().is_some() { "; the previous one remains active" } else { "" };
             // Published before it is logged, so that `/readyz` already reports it when the log line appears.
-            self.standing.send_replace(Some(why.clone()));
+            self.blocked_reason.send_replace(Some(why.clone()));
             tracing::error!(target: "script", service = &*self.name, "the script can't be activated{stays}: {why}");
         }
     }
 
-    async fn replace(&self, kept: &mut PreservedDeployment, plans: DeploymentPlans) -> Result<(), String> {
+    async fn replace_program(
+        &self,
+        kept: &mut PreservedDeployment,
+        plans: DeploymentPlans,
+    ) -> Result<(), String> {
         let DeploymentPlans { program, service, text, home, settings } = plans;
         let pool = match &kept.pool {
             Some((pool, known)) if *known == home => Arc::clone(pool),
-            _ => self.pool(&home),
+            _ => self.start_pool(&home),
         };
-        let number = self.scripts.program();
-        let source = source(number, &program, service, &home.folder.to_string_lossy());
+        let number = self.scripts.next_program_number();
+        let source = worker_program(number, &program, service, &home.folder.to_string_lossy());
         let strikes = Arc::clone(&source.strikes);
         match pool.load(source).await {
             ProgramLoadStatus::Ready => {}
-            ProgramLoadStatus::Not => return Err("no worker loaded it".to_owned()),
+            ProgramLoadStatus::NotLoaded => return Err("no worker loaded it".to_owned()),
             ProgramLoadStatus::Broken { message, stack } => {
                 pool.unload(number);
-                let at = crate::generation::place_of(&program, &stack);
+                let at = crate::generation::load_failure_position(&program, &stack);
                 return Err(format!("{at}: {message}"));
             }
         }
         let planned = StatePlan::from(&program.services[service]);
         let edition = match &kept.state {
             Some(state) => Ok(state.reload(planned)),
-            None => match self.scripts.states.service(planned, settings).await {
+            None => match self.scripts.states.open_service(planned, settings).await {
                 Ok(state) => Ok(kept.state.insert(state).edition()),
                 Err(error) => Err(error),
             },
@@ -181,25 +185,25 @@ impl ScriptDeployment {
             ProgramGeneration::new(number, program, service, edition, Arc::clone(&pool), strikes);
         (kept.pool, kept.text) = (Some((pool, home)), text);
         self.current.store(Some(Arc::new(generation)));
-        self.standing.send_replace(None);
+        self.blocked_reason.send_replace(None);
         tracing::info!(target: "script", service = &*self.name, "the script is active");
         Ok(())
     }
 
-    fn pool(&self, home: &DeploymentProperties) -> Arc<WorkerPool> {
+    fn start_pool(&self, home: &DeploymentProperties) -> Arc<WorkerPool> {
         let (states, folder) = (self.scripts.states.clone(), home.folder.clone());
         WorkerPool::start(
             &self.scripts.host,
             &self.name,
             folder,
             home.size,
-            Box::new(move |worker| states.gone(worker)),
+            Box::new(move |worker| states.remove_worker(worker)),
         )
     }
 }
 
 impl PreservedDeployment {
-    fn is_as(&self, plans: &DeploymentPlans) -> bool {
+    fn is_unchanged(&self, plans: &DeploymentPlans) -> bool {
         self.text == plans.text && self.pool.as_ref().is_some_and(|(_, home)| *home == plans.home)
     }
 }

@@ -11,20 +11,20 @@ mod outgoing;
 pub(crate) use incoming::{
     DeclareMessage, FrameReader, HandlerAnswer, HandlerFailure, LongFrame, ResourceCall, WorkerMessage,
 };
-pub(crate) use outgoing::{CallReply, DiscardKind, LARGE, OutgoingBytes, RunMessage, StateKind};
+pub(crate) use outgoing::{CallReply, DiscardKind, LARGE_PAYLOAD, OutgoingBytes, RunMessage, StateKind};
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
 use json::{JsonDocument, PartialChecker};
 
-use crate::index::index;
+use crate::index::build_index;
 
 /// The maximum length of a frame from a worker.
-pub(crate) const LONGEST: usize = 256 << 20;
+pub(crate) const MAX_FRAME_LENGTH: usize = 256 << 20;
 
 /// The byte order mark of UTF-8.
-const MARK: &[u8] = b"\xef\xbb\xbf";
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A message's body and its representation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl FramePayload {
     }
 
     /// Wraps a body that is declared to be text in UTF-8: invalid UTF-8 becomes U+FFFD.
-    pub(crate) fn claimed_text(bytes: Bytes) -> Self {
+    pub(crate) fn decode_text(bytes: Bytes) -> Self {
         match Self::text(bytes) {
             Self { kind: PayloadKind::Bytes, bytes } => {
                 Self { kind: PayloadKind::Text, bytes: String::from_utf8_lossy(&bytes).into_owned().into() }
@@ -72,11 +72,11 @@ impl FramePayload {
 
     /// Wraps a body with a JSON media type, decoded as in Fetch: a byte order mark is removed, and invalid
     /// UTF-8 becomes U+FFFD.
-    pub(crate) fn claimed_json(bytes: Bytes) -> Self {
+    pub(crate) fn decode_json(bytes: Bytes) -> Self {
         if bytes.is_ascii() {
             return Self { kind: PayloadKind::AsciiJson, bytes };
         }
-        let bytes = match bytes.strip_prefix(MARK) {
+        let bytes = match bytes.strip_prefix(BYTE_ORDER_MARK) {
             Some(rest) => bytes.slice_ref(rest),
             None => bytes,
         };
@@ -97,11 +97,11 @@ impl FramePayload {
     ///
     /// # Errors
     /// Returns the reason why the body is not valid JSON.
-    pub(crate) fn check(&self) -> Result<(), json::JsonError> {
+    pub(crate) fn validate(&self) -> Result<(), json::JsonError> {
         if !matches!(self.kind, PayloadKind::Json | PayloadKind::AsciiJson) {
             return Ok(());
         }
-        match self.document() {
+        match self.parse_document() {
             Err(json::JsonError::IndexTooLarge(_)) => {
                 let mut checker = PartialChecker::default();
                 checker.feed(&self.bytes)?;
@@ -112,8 +112,8 @@ impl FramePayload {
     }
 
     /// Parses the body as JSON.
-    pub(crate) fn document(&self) -> Result<JsonDocument, json::JsonError> {
-        index(self.bytes.clone())
+    pub(crate) fn parse_document(&self) -> Result<JsonDocument, json::JsonError> {
+        build_index(self.bytes.clone())
     }
 
     pub(crate) fn bytes(bytes: Bytes) -> Self {
@@ -122,7 +122,7 @@ impl FramePayload {
 }
 
 impl PayloadKind {
-    fn read(number: u8) -> Option<Self> {
+    fn from_number(number: u8) -> Option<Self> {
         [Self::None, Self::Text, Self::Json, Self::Bytes, Self::AsciiText, Self::AsciiJson]
             .get(usize::from(number))
             .copied()

@@ -9,7 +9,7 @@ fn arbitrary_bytes_are_parsed_as_frames_or_refused() {
     ::fuzz::check(&[], |bytes: &[u8]| {
         let mut reader = FrameReader::default();
         reader.buffer.extend_from_slice(bytes);
-        while let Ok(Some(_)) = reader.next() {}
+        while let Ok(Some(_)) = reader.next_frame() {}
     });
 }
 
@@ -23,7 +23,7 @@ fn a_frame_with_any_payload_is_parsed_or_refused_within_its_bounds() {
             reader.buffer.extend_from_slice(&[kind, 7, 0, 0, 0]);
             reader.buffer.extend_from_slice(payload);
             reader.buffer.extend_from_slice(b"next");
-            let read = reader.next();
+            let read = reader.next_frame();
             assert_ne!(read, Ok(None), "the frame is complete");
             assert!(read.is_err() || &*reader.buffer == b"next");
         }
@@ -36,8 +36,8 @@ fn an_answer_with_any_headers_is_converted_or_refused() {
     ::fuzz::check(words, |text: &[u8]| {
         let answer =
             HandlerAnswer { status: 200, headers: Bytes::copy_from_slice(text), ..HandlerAnswer::default() };
-        if let Ok(reply) = crate::answer::HandlerReply::of(answer) {
-            reply.respond("/shop", false);
+        if let Ok(reply) = crate::handler_reply::HandlerReply::from_answer(answer) {
+            reply.into_response("/shop", false);
         }
     });
 }

@@ -47,8 +47,8 @@ impl ProgramGeneration {
     }
 
     /// Returns the position of a handler: `shop.sjs:12:3`.
-    pub(crate) fn place(&self, handler: usize) -> &str {
-        self.strikes.get(handler).map_or("", |strikes| &*strikes.place)
+    pub(crate) fn handler_position(&self, handler: usize) -> &str {
+        self.strikes.get(handler).map_or("", |strikes| &*strikes.position)
     }
 
     /// Returns the recipe of a handler.
@@ -58,42 +58,42 @@ impl ProgramGeneration {
 
     /// Returns the origin of an error: the first position of the script in its stack, else the call site,
     /// else the handler.
-    pub(crate) fn origin(&self, handler: usize, site: u32, stack: &str) -> String {
+    pub(crate) fn error_origin(&self, handler: usize, site: u32, stack: &str) -> String {
         let program = &*self.program;
-        if let Some(position) = position_in(program, stack) {
+        if let Some(position) = original_position(program, stack) {
             return format!("{}:{position}", program.name);
         }
         let site = (site as usize).checked_sub(1).and_then(|index| program.sites.get(index));
         match site {
             Some(site) => format!("{}:{}", program.name, site.position),
-            None => self.place(handler).to_owned(),
+            None => self.handler_position(handler).to_owned(),
         }
     }
 
     /// Records that a handler ended its worker.
-    pub(crate) fn strike(&self, handler: usize, times: u32) {
+    pub(crate) fn record_strike(&self, handler: usize, times: u32) {
         if let Some(strikes) = self.strikes.get(handler) {
-            strikes.add(times);
+            strikes.record(times);
         }
     }
 
     /// Whether a handler must run alone, since it has ended several workers.
-    pub(crate) fn runs_alone(&self, handler: usize) -> bool {
-        self.strikes.get(handler).is_some_and(HandlerStrikes::runs_alone)
+    pub(crate) fn is_isolated(&self, handler: usize) -> bool {
+        self.strikes.get(handler).is_some_and(HandlerStrikes::is_isolated)
     }
 
     /// Returns a slot in a worker for a run of a handler; in a dedicated one, if either must run alone.
-    pub(crate) async fn slot(&self, handler: usize, path: &str, alone: bool) -> WorkerSlot {
-        if alone || self.runs_alone(handler) {
-            return self.pool.place_alone(self.number).await;
+    pub(crate) async fn acquire_slot(&self, handler: usize, path: &str, alone: bool) -> WorkerSlot {
+        if alone || self.is_isolated(handler) {
+            return self.pool.acquire_dedicated_slot(self.number).await;
         }
-        let key = self.key(&self.service().handlers[handler], path);
-        self.pool.place(self.number, key).await
+        let key = self.writer_key(&self.service().handlers[handler], path);
+        self.pool.acquire_slot(self.number, key).await
     }
 
     /// Returns the key by which a writer is assigned to a worker: writers of the same group get the same
     /// worker.
-    fn key(&self, handler: &ResourceHandler, path: &str) -> Option<u64> {
+    fn writer_key(&self, handler: &ResourceHandler, path: &str) -> Option<u64> {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let group = handler.group.filter(|_| handler.class == ConcurrencyClass::Writer)?;
         let is_shared = self.service().groups.get(group).is_none_or(|group| group.shared);
@@ -110,7 +110,12 @@ impl Drop for ProgramGeneration {
 }
 
 /// Converts a program to the form that workers load, to serve one of its services.
-pub(crate) fn source(number: u32, program: &ScriptProgram, service: usize, folder: &str) -> WorkerProgram {
+pub(crate) fn worker_program(
+    number: u32,
+    program: &ScriptProgram,
+    service: usize,
+    folder: &str,
+) -> WorkerProgram {
     let place =
         |handler: &ResourceHandler| HandlerStrikes::new(format!("{}:{}", program.name, handler.position));
     let strikes = program.services[service].handlers.iter().map(place).collect();
@@ -143,25 +148,25 @@ pub(crate) fn source(number: u32, program: &ScriptProgram, service: usize, folde
         descriptor: descriptor.to_string(),
         code: program.code.clone(),
         strikes,
-        damaged: AtomicU32::new(0),
+        damaged_workers: AtomicU32::new(0),
     }
 }
 
 /// Returns the position at which a program failed to load: `shop.sjs:3:7`, or just the file.
-pub(crate) fn place_of(program: &ScriptProgram, stack: &str) -> String {
-    match position_in(program, stack) {
+pub(crate) fn load_failure_position(program: &ScriptProgram, stack: &str) -> String {
+    match original_position(program, stack) {
         Some(position) => format!("{}:{position}", program.name),
         None => program.name.clone(),
     }
 }
 
-fn position_in(program: &ScriptProgram, stack: &str) -> Option<TextPosition> {
-    let (line, column) = place_in(stack, &program.name)?;
-    program.map.original(line, column)
+fn original_position(program: &ScriptProgram, stack: &str) -> Option<TextPosition> {
+    let (line, column) = stack_position(stack, &program.name)?;
+    program.map.original_position(line, column)
 }
 
 /// Returns the first position in a stack that is in the script: `at f (shop.sjs:3:7)`.
-fn place_in(stack: &str, name: &str) -> Option<(u32, u32)> {
+fn stack_position(stack: &str, name: &str) -> Option<(u32, u32)> {
     let name: String = name.chars().map(|letter| if letter.is_whitespace() { '_' } else { letter }).collect();
     stack.match_indices(&name).find_map(|(at, _)| {
         let rest = stack.get(at + name.len()..)?.strip_prefix(':')?;
@@ -178,8 +183,8 @@ mod tests {
     fn the_position_of_an_error_is_the_first_of_the_script_in_its_stack() {
         let stack =
             "ReferenceError: oops\n    at f (node:internal:1:2)\n    at Object.GET (my_shop.sjs:6:23)\n";
-        assert_eq!(place_in(stack, "my shop.sjs"), Some((6, 23)));
-        assert_eq!(place_in(stack, "other.sjs"), None);
-        assert_eq!(place_in("shop.sjs:7:x shop.sjs:8:9", "shop.sjs"), Some((8, 9)));
+        assert_eq!(stack_position(stack, "my shop.sjs"), Some((6, 23)));
+        assert_eq!(stack_position(stack, "other.sjs"), None);
+        assert_eq!(stack_position("shop.sjs:7:x shop.sjs:8:9", "shop.sjs"), Some((8, 9)));
     }
 }

@@ -11,27 +11,27 @@
 //! of a worker is in `worker/`, the compiler in `crates/script`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod answer;
-mod ask;
-mod call;
-mod compose;
 mod config;
-mod confine;
 mod deployment;
 mod frame;
 mod generation;
+mod handler_reply;
 mod index;
-mod line;
+mod inline_evaluation;
 mod location;
 mod modules;
+mod outbound_call;
 mod problem;
 mod route;
 mod run;
+mod script_request;
 mod scripts;
 mod setup;
 pub mod state;
 mod table;
 mod work;
+mod worker_queue;
+mod worker_sandbox;
 mod workers;
 
 #[cfg(test)]
@@ -43,8 +43,8 @@ pub use config::{
     EngineConfig, ResourcesConfig, ScriptConfig, ScriptLimitsConfig, ScriptOptions, ScriptsConfig,
     StateConfig, StateDurability, WorkerEngine, WorkersConfig,
 };
-pub use confine::confined;
-pub use modules::{ScriptModule, modules};
+pub use modules::{ScriptModule, imported_modules};
 pub use route::{DeployedNames, ScriptRoute, ScriptRouteContext};
 pub use scripts::{ScriptRuntime, ScriptStartError};
+pub use worker_sandbox::exec_sandboxed;
 pub use workers::{NoEngine, PoolStats, WorkerLauncher};

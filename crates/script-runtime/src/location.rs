@@ -18,43 +18,43 @@ struct UrlReference<'r> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RedirectTarget {
     /// A path, optionally with a query, at the same authority.
-    Here(String),
+    SameAuthority(String),
     /// A complete URL; without a scheme if it has the scheme of the base.
-    Elsewhere(Option<String>, String),
+    OtherAuthority(Option<String>, String),
 }
 
 impl RedirectTarget {
     /// Resolves the `Location` of a response from `base`, a path with an optional query.
-    pub(crate) fn of(location: &HeaderValue, base: &str) -> Self {
-        let location = encoded(location.as_bytes());
-        let reference = UrlReference::of(&location);
+    pub(crate) fn resolve(location: &HeaderValue, base: &str) -> Self {
+        let location = encode_url(location.as_bytes());
+        let reference = UrlReference::parse(&location);
         let query = reference.query.map(|query| format!("?{query}")).unwrap_or_default();
         if let Some(authority) = reference.authority {
-            let path = without_dots(reference.path);
-            return Self::Elsewhere(
+            let path = remove_dot_segments(reference.path);
+            return Self::OtherAuthority(
                 reference.scheme.map(str::to_owned),
                 format!("//{authority}{path}{query}"),
             );
         }
         if let Some(scheme) = reference.scheme {
-            return Self::Elsewhere(Some(scheme.to_owned()), format!("{}{query}", reference.path));
+            return Self::OtherAuthority(Some(scheme.to_owned()), format!("{}{query}", reference.path));
         }
-        let base = UrlReference { scheme: None, authority: None, ..UrlReference::path_of(base) };
+        let base = UrlReference { scheme: None, authority: None, ..UrlReference::parse_path(base) };
         let path = match reference.path {
-            "" if reference.query.is_none() => return Self::Here(join(base.path, base.query)),
+            "" if reference.query.is_none() => return Self::SameAuthority(join_query(base.path, base.query)),
             "" => base.path.to_owned(),
-            path if path.starts_with('/') => without_dots(path),
+            path if path.starts_with('/') => remove_dot_segments(path),
             path => {
                 let folder = base.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-                without_dots(&format!("{folder}/{path}"))
+                remove_dot_segments(&format!("{folder}/{path}"))
             }
         };
-        Self::Here(format!("{path}{query}"))
+        Self::SameAuthority(format!("{path}{query}"))
     }
 }
 
 impl<'r> UrlReference<'r> {
-    fn of(text: &'r str) -> Self {
+    fn parse(text: &'r str) -> Self {
         let text = text.split('#').next().unwrap_or_default();
         let is_scheme = |scheme: &str| {
             let mut letters = scheme.bytes();
@@ -65,13 +65,13 @@ impl<'r> UrlReference<'r> {
             Some((scheme, rest)) => (Some(scheme), rest),
             None => (None, text),
         };
-        let Some(rest) = rest.strip_prefix("//") else { return Self { scheme, ..Self::path_of(rest) } };
+        let Some(rest) = rest.strip_prefix("//") else { return Self { scheme, ..Self::parse_path(rest) } };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
-        Self { scheme, authority: Some(authority), ..Self::path_of(rest) }
+        Self { scheme, authority: Some(authority), ..Self::parse_path(rest) }
     }
 
-    fn path_of(text: &'r str) -> Self {
+    fn parse_path(text: &'r str) -> Self {
         let (path, query) = match text.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (text, None),
@@ -80,16 +80,16 @@ impl<'r> UrlReference<'r> {
     }
 }
 
-fn join(path: &str, query: Option<&str>) -> String {
+fn join_query(path: &str, query: Option<&str>) -> String {
     query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"))
 }
 
 /// Removes dot segments (RFC 3986, section 5.2.4).
-fn without_dots(path: &str) -> String {
+fn remove_dot_segments(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').peekable();
     while let Some(segment) = segments.next() {
-        match dots(segment) {
+        match count_dots(segment) {
             Some(1) => {}
             // Stops at the root, which is the empty segment at the beginning.
             Some(2) if kept.len() > 1 => drop(kept.pop()),
@@ -107,7 +107,7 @@ fn without_dots(path: &str) -> String {
 }
 
 /// Returns the number of dots, if a segment consists of nothing else.
-fn dots(mut segment: &str) -> Option<usize> {
+fn count_dots(mut segment: &str) -> Option<usize> {
     let mut dots = 0;
     while let Some(rest) = [".", "%2e", "%2E"].iter().find_map(|dot| segment.strip_prefix(dot)) {
         (segment, dots) = (rest, dots + 1);
@@ -116,7 +116,7 @@ fn dots(mut segment: &str) -> Option<usize> {
 }
 
 /// Converts a header value to a string. Bytes that are not allowed in a URL are percent-encoded.
-pub(crate) fn encoded(bytes: &[u8]) -> String {
+pub(crate) fn encode_url(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes.trim_ascii() {
         match byte {
@@ -140,10 +140,10 @@ pub(crate) fn percent_encode(byte: u8, text: &mut String) {
 mod tests {
     use super::*;
 
-    fn from(base: &str, location: &str) -> String {
-        match RedirectTarget::of(&HeaderValue::from_bytes(location.as_bytes()).expect("a value"), base) {
-            RedirectTarget::Here(path) => path,
-            RedirectTarget::Elsewhere(scheme, rest) => match scheme {
+    fn resolve_from(base: &str, location: &str) -> String {
+        match RedirectTarget::resolve(&HeaderValue::from_bytes(location.as_bytes()).expect("a value"), base) {
+            RedirectTarget::SameAuthority(path) => path,
+            RedirectTarget::OtherAuthority(scheme, rest) => match scheme {
                 Some(scheme) => format!("{scheme}:{rest}"),
                 None => rest,
             },
@@ -194,17 +194,17 @@ mod tests {
             ("g?y/../x", "/b/c/g?y/../x"),
         ];
         for (location, expected) in normal {
-            assert_eq!(from(base, location), expected, "{location}");
+            assert_eq!(resolve_from(base, location), expected, "{location}");
         }
     }
 
     #[test]
     fn encodes_invalid_characters_and_treats_encoded_dots_as_dots() {
-        assert_eq!(from("/a/b", "/ä b\\c"), "/%C3%A4%20b%5Cc");
-        assert_eq!(from("/a/b", "%2e%2E/x"), "/x");
-        assert_eq!(from("/a/b", "https://host/x/../y?z#w"), "https://host/y?z");
-        assert_eq!(from("/a/b", "//host?z"), "//host?z");
-        assert_eq!(from("/", "x:y"), "x:y");
-        assert_eq!(from("/", "?a=b://c"), "/?a=b://c", "the colon is in the query");
+        assert_eq!(resolve_from("/a/b", "/ä b\\c"), "/%C3%A4%20b%5Cc");
+        assert_eq!(resolve_from("/a/b", "%2e%2E/x"), "/x");
+        assert_eq!(resolve_from("/a/b", "https://host/x/../y?z#w"), "https://host/y?z");
+        assert_eq!(resolve_from("/a/b", "//host?z"), "//host?z");
+        assert_eq!(resolve_from("/", "x:y"), "x:y");
+        assert_eq!(resolve_from("/", "?a=b://c"), "/?a=b://c", "the colon is in the query");
     }
 }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use script::ScriptProgram;
 
 /// The maximum size of a module; a larger one counts as unreadable.
-const LARGEST: u64 = 1 << 20;
+const MAX_MODULE_SIZE: u64 = 1 << 20;
 /// The suffixes that `require` tries for a path without an extension.
-const ENDINGS: [&str; 4] = [".js", ".json", ".cjs", "/index.js"];
+const MODULE_SUFFIXES: [&str; 4] = [".js", ".json", ".cjs", "/index.js"];
 
 /// A module: its path, and its text if it is readable.
 pub type ScriptModule = (PathBuf, Option<String>);
@@ -19,20 +19,20 @@ pub type ScriptModule = (PathBuf, Option<String>);
 /// Returns the modules that a program in this folder imports, each once. Packages are not included, since
 /// their location depends on the engine.
 #[must_use]
-pub fn modules(program: &ScriptProgram, folder: &Path) -> Vec<ScriptModule> {
+pub fn imported_modules(program: &ScriptProgram, folder: &Path) -> Vec<ScriptModule> {
     let mut modules = Vec::new();
     let mut seen = HashSet::new();
-    let mut waiting: Vec<PathBuf> = found(&program.imports, folder).collect();
+    let mut waiting: Vec<PathBuf> = resolve_imports(&program.imports, folder).collect();
     while let Some(file) = waiting.pop() {
         // An engine identifies a module by its canonical path.
         let real = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
         if !seen.insert(real.clone()) {
             continue;
         }
-        let text = read(&file);
+        let text = read_module(&file);
         let folder = real.parent().unwrap_or(Path::new(""));
-        let imports = text.as_deref().map(|text| script::modules(text, &file)).unwrap_or_default();
-        waiting.extend(found(&imports, folder));
+        let imports = text.as_deref().map(|text| script::module_specifiers(text, &file)).unwrap_or_default();
+        waiting.extend(resolve_imports(&imports, folder));
         modules.push((file, text));
     }
     modules.sort();
@@ -40,23 +40,23 @@ pub fn modules(program: &ScriptProgram, folder: &Path) -> Vec<ScriptModule> {
 }
 
 /// Resolves those imports that are paths.
-fn found(imports: &[String], folder: &Path) -> impl Iterator<Item = PathBuf> {
+fn resolve_imports(imports: &[String], folder: &Path) -> impl Iterator<Item = PathBuf> {
     let paths = imports.iter().filter(|import| import.starts_with(['.', '/']));
     paths.map(|import| {
         let file = folder.join(import);
         if file.is_file() {
             return file;
         }
-        let ended = ENDINGS.iter().map(|ending| folder.join(format!("{import}{ending}")));
+        let ended = MODULE_SUFFIXES.iter().map(|ending| folder.join(format!("{import}{ending}")));
         ended.into_iter().find(|file| file.is_file()).unwrap_or(file)
     })
 }
 
 #[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "at most `LARGEST` + 1 bytes"))]
-fn read(file: &Path) -> Option<String> {
+fn read_module(file: &Path) -> Option<String> {
     let mut text = String::new();
-    let size = File::open(file).ok()?.take(LARGEST + 1).read_to_string(&mut text).ok()?;
-    (size as u64 <= LARGEST).then_some(text)
+    let size = File::open(file).ok()?.take(MAX_MODULE_SIZE + 1).read_to_string(&mut text).ok()?;
+    (size as u64 <= MAX_MODULE_SIZE).then_some(text)
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
         }
         let program =
             ScriptProgram { imports: vec!["./a.mjs".into(), "fs".into()], ..ScriptProgram::default() };
-        let modules = modules(&program, folder.path());
+        let modules = imported_modules(&program, folder.path());
         let found: Vec<(&str, bool)> = modules
             .iter()
             .map(|(file, text)| {

@@ -32,19 +32,19 @@ pub(crate) enum ScriptError {
     BodyText,
     /// `at` is the position in the S file.
     #[error("{at}: {message}")]
-    Threw { at: String, message: String },
+    HandlerThrew { at: String, message: String },
     #[error("{at}: {message}")]
     State { at: String, message: String },
     #[error("{at}: the answer can't be sent: {message}")]
     Answer { at: String, message: String },
     #[error("{at}: the handler computed for longer than {} without a pause, which ended its worker", services::DurationConfig(*.limit))]
-    Time { at: String, limit: Duration },
+    CpuLimit { at: String, limit: Duration },
     #[error("{at}: the handler made more than {limit} resource calls")]
     Calls { at: String, limit: u32 },
     #[error("the service did not answer within {}", services::DurationConfig(*.limit))]
-    Wall { limit: Duration },
+    RunTimeout { limit: Duration },
     #[error("the service's answer did not begin within {}, the deadline of its route", services::DurationConfig(*.limit))]
-    Deadline { limit: Duration },
+    RouteDeadline { limit: Duration },
     #[error("a resource that the service needs did not answer as it should")]
     Resource,
     #[error("a resource that the service needs did not answer in time")]
@@ -52,17 +52,17 @@ pub(crate) enum ScriptError {
     #[error("{0}")]
     Loop(String),
     #[error("the worker that ran the request was lost")]
-    Lost,
+    WorkerLost,
     #[error("the worker that ran the request was lost: it ran out of memory, at its limit of {limit} MiB")]
     HeapFull { limit: u64 },
     #[error("the service is not ready yet")]
     NotReady,
     #[error("the script can't be loaded: {0}")]
-    Broken(String),
+    LoadFailed(String),
     #[error("the limit of {limit} concurrent calls between resources is reached")]
     InternalCalls { limit: u32 },
     #[error("{0}")]
-    Kept(state::StateError),
+    StateAccess(state::StateError),
     #[error("{at}: the worker broke the rules of its protocol: {message}")]
     Protocol { at: String, message: String },
     /// The pool did not read the request, which has had no effect yet.
@@ -75,19 +75,19 @@ pub(crate) enum ScriptError {
 
 impl From<&WorkerLoss> for ScriptError {
     fn from(loss: &WorkerLoss) -> Self {
-        loss.full.map_or(Self::Lost, |limit| Self::HeapFull { limit })
+        loss.heap_limit.map_or(Self::WorkerLost, |limit| Self::HeapFull { limit })
     }
 }
 
 impl From<state::StateError> for ScriptError {
     fn from(error: state::StateError) -> Self {
-        Self::Kept(error)
+        Self::StateAccess(error)
     }
 }
 
 impl ScriptError {
     /// Returns the status and the fault, which always correspond.
-    fn kind(&self) -> (StatusCode, FaultParty) {
+    fn status_and_fault(&self) -> (StatusCode, FaultParty) {
         match self {
             Self::NotFound => (StatusCode::NOT_FOUND, FaultParty::Client),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, FaultParty::Client),
@@ -96,22 +96,22 @@ impl ScriptError {
                 (StatusCode::BAD_REQUEST, FaultParty::Client)
             }
             Self::BodyDeadline(error) => (error.status(), error.fault()),
-            Self::Threw { .. }
+            Self::HandlerThrew { .. }
             | Self::State { .. }
             | Self::Answer { .. }
-            | Self::Time { .. }
+            | Self::CpuLimit { .. }
             | Self::Calls { .. }
-            | Self::Broken(_)
+            | Self::LoadFailed(_)
             | Self::Protocol { .. } => (StatusCode::INTERNAL_SERVER_ERROR, FaultParty::Gateway),
-            Self::Wall { .. } | Self::Deadline { .. } | Self::ResourceTime => {
+            Self::RunTimeout { .. } | Self::RouteDeadline { .. } | Self::ResourceTime => {
                 (StatusCode::GATEWAY_TIMEOUT, FaultParty::Upstream)
             }
             Self::Resource => (StatusCode::BAD_GATEWAY, FaultParty::Upstream),
             Self::Loop(_) => (StatusCode::LOOP_DETECTED, FaultParty::Upstream),
-            Self::Lost | Self::HeapFull { .. } | Self::NotReady | Self::InternalCalls { .. } => {
+            Self::WorkerLost | Self::HeapFull { .. } | Self::NotReady | Self::InternalCalls { .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, FaultParty::Unavailable)
             }
-            Self::Kept(error) => kept(error),
+            Self::StateAccess(error) => state_status_and_fault(error),
             Self::Overloaded(error) => (error.status(), error.fault()),
             Self::Unfinished(error) => (error.status(), error.fault()),
         }
@@ -119,7 +119,7 @@ impl ScriptError {
 }
 
 /// Maps an error of the state to its HTTP status and fault.
-fn kept(error: &state::StateError) -> (StatusCode, FaultParty) {
+fn state_status_and_fault(error: &state::StateError) -> (StatusCode, FaultParty) {
     let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let fault = match status {
         StatusCode::SERVICE_UNAVAILABLE => FaultParty::Unavailable,
@@ -140,21 +140,21 @@ impl ToProblem for ScriptError {
             Self::BodyDeadline(error) => error.code(),
             Self::BodyJson(_) => "body-not-json",
             Self::BodyText => "body-not-text",
-            Self::Threw { .. } => "script-threw",
+            Self::HandlerThrew { .. } => "script-threw",
             Self::State { .. } => "script-state",
             Self::Answer { .. } => "script-answer",
-            Self::Time { .. } => "script-time",
+            Self::CpuLimit { .. } => "script-time",
             Self::Calls { .. } => "script-calls",
-            Self::Wall { .. } => "script-wall",
-            Self::Deadline { .. } => "script-deadline",
+            Self::RunTimeout { .. } => "script-wall",
+            Self::RouteDeadline { .. } => "script-deadline",
             Self::Resource => "script-resource",
             Self::ResourceTime => "script-resource-timeout",
             Self::Loop(_) => "script-loop",
-            Self::Lost | Self::HeapFull { .. } => "worker-lost",
+            Self::WorkerLost | Self::HeapFull { .. } => "worker-lost",
             Self::NotReady => "script-not-ready",
-            Self::Broken(_) => "script-broken",
+            Self::LoadFailed(_) => "script-broken",
             Self::InternalCalls { .. } => "script-internal-calls",
-            Self::Kept(error) => error.code(),
+            Self::StateAccess(error) => error.code(),
             Self::Protocol { .. } => "script-protocol",
             Self::Overloaded(error) => error.code(),
             Self::Unfinished(error) => error.code(),
@@ -162,24 +162,24 @@ impl ToProblem for ScriptError {
     }
 
     fn status(&self) -> StatusCode {
-        self.kind().0
+        self.status_and_fault().0
     }
 
     fn fault(&self) -> FaultParty {
-        self.kind().1
+        self.status_and_fault().1
     }
 
     fn hint(&self) -> String {
         match self {
             Self::BodyJson(_) => "Send a body that matches the Content-Type, or change the Content-Type.",
             Self::BodyText => "Send the text in UTF-8, or declare its charset in the Content-Type.",
-            Self::Lost => "Part of the request may have had its effect; look before repeating it.",
+            Self::WorkerLost => "Part of the request may have had its effect; look before repeating it.",
             Self::HeapFull { .. } => {
                 "Have the handler hold fewer things at once, or raise `scripts.memory`. Part of the request may have \
                  had its effect; look before repeating it."
             }
             Self::NotReady | Self::InternalCalls { .. } => "Try again later.",
-            Self::Kept(error) => return error.hint().to_string(),
+            Self::StateAccess(error) => return error.hint().to_string(),
             Self::BodyDeadline(error) => return error.hint(),
             Self::Overloaded(error) => return error.hint(),
             Self::Unfinished(error) => return error.hint(),

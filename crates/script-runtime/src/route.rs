@@ -19,20 +19,20 @@ use services::{
     RequestReport, ServiceSet, StreamedServiceBody, ToProblem, timeout_at,
 };
 
-use crate::ask::{self, InvalidBody, ScriptRequest};
-use crate::call::ExternalCalls;
 use crate::config::ScriptOptions;
-use crate::confine;
 use crate::deployment::{DeploymentPlans, DeploymentProperties, ScriptDeployment};
 use crate::generation::ProgramGeneration;
-use crate::line::WorkerQueue;
 use crate::modules::{self, ScriptModule};
+use crate::outbound_call::ExternalCalls;
 use crate::problem::ScriptError;
 use crate::run::{self, RunCost, RunOrigin, RunRequest, RunResponse};
+use crate::script_request::{self, InvalidBody, ScriptRequest};
 use crate::scripts::ScriptRuntime;
 use crate::setup::RunSetup;
 use crate::state::{HeldLocks, StateSettings};
 use crate::table::{self, RoutingResult};
+use crate::worker_queue::WorkerQueue;
+use crate::worker_sandbox;
 use crate::workers::{PoolStats, WorkerPoolSize};
 
 /// Reports the version of the state that a handler read or wrote, if the operator enables it.
@@ -54,9 +54,9 @@ pub struct ScriptRoute {
     /// The modules that the script imports.
     modules: Vec<ScriptModule>,
     /// The files next to the script, if the state is in the same folder.
-    beside: Vec<(PathBuf, u64)>,
+    siblings: Vec<(PathBuf, u64)>,
     deployment: OnceLock<Arc<ScriptDeployment>>,
-    line: WorkerQueue,
+    queue: WorkerQueue,
 }
 
 /// The context in which a route is built, besides its own configuration.
@@ -85,7 +85,7 @@ impl ScriptRoute {
     ///
     /// # Errors
     /// Services that the script does not contain or that are deployed already, invalid patterns of hosts.
-    pub fn of(
+    pub fn build(
         program: ScriptProgram,
         text: String,
         options: ScriptOptions,
@@ -93,22 +93,22 @@ impl ScriptRoute {
     ) -> Result<Self, Vec<ConfigProblem>> {
         let file = ground.folder.join(&options.file);
         let mut problems = Vec::new();
-        let service = choose(&program, options.service.as_deref()).map_err(|message| {
-            problems.push(problem("/service", message, "name one of the services of the file"));
+        let service = select_service(&program, options.service.as_deref()).map_err(|message| {
+            problems.push(config_problem("/service", message, "name one of the services of the file"));
         });
         if let Ok(service) = service
             && !ground.deployed.claim(&program.services[service].name)
         {
             let name = &program.services[service].name;
             let message = format!("the service `{name}` is already deployed on another route");
-            problems.push(problem(
+            problems.push(config_problem(
                 "/service",
                 message,
                 "deploy each service only once, since its name is the key of its state",
             ));
         }
         let hosts = PermittedHosts::new(&options.hosts).map_err(|error| {
-            problems.push(problem(
+            problems.push(config_problem(
                 "/hosts",
                 error.to_string(),
                 "write `host:port`, `*.example.org` or `10.0.0.0/8`",
@@ -118,12 +118,12 @@ impl ScriptRoute {
         let folder = folder.unwrap_or_default();
         let real = |folder: &Path| std::fs::canonicalize(folder).ok();
         if let Some(folder) =
-            real(&folder).filter(|folder| real(&ground.scripts.kept).as_ref() == Some(folder))
+            real(&folder).filter(|folder| real(&ground.scripts.state_folder).as_ref() == Some(folder))
         {
             let message =
                 format!("{} is the folder of the state, which workers could then read", folder.display());
             let hint = "move the script to another folder, or set `scripts.state_dir` to a separate one";
-            problems.push(problem("/file", message, hint));
+            problems.push(config_problem("/file", message, hint));
         }
         let (Ok(service), Ok(hosts), true) = (service, hosts, problems.is_empty()) else {
             return Err(problems);
@@ -131,13 +131,14 @@ impl ScriptRoute {
         let mount = ground.path.trim_end_matches("/*").trim_end_matches('/').to_owned();
         let setup = RunSetup {
             scripts: Arc::clone(ground.scripts),
-            outside: ExternalCalls { services: ground.services.clone(), hosts },
+            external_calls: ExternalCalls { services: ground.services.clone(), hosts },
             limits: options.limits,
             mount,
             show_versions: options.show_versions,
         };
-        let modules = modules::modules(&program, &folder);
-        let beside = confine::beside(&folder, &ground.scripts.kept).unwrap_or_default();
+        let modules = modules::imported_modules(&program, &folder);
+        let beside =
+            worker_sandbox::siblings_of_state(&folder, &ground.scripts.state_folder).unwrap_or_default();
         let is_other = |path: &PathBuf| path.file_name() != file.file_name();
         let numbered = |path: PathBuf| Some((std::fs::metadata(&path).ok()?.ino(), path));
         let beside =
@@ -150,10 +151,10 @@ impl ScriptRoute {
             text,
             folder,
             modules,
-            beside,
+            siblings: beside,
             options,
             deployment: OnceLock::new(),
-            line: WorkerQueue::new(Instant::now()),
+            queue: WorkerQueue::new(Instant::now()),
         })
     }
 
@@ -162,16 +163,17 @@ impl ScriptRoute {
     /// the new program.
     pub fn activate(&self) {
         let (scripts, name) = (&self.setup.scripts, self.name());
-        scripts.watch();
-        let deployment =
-            self.deployment.get_or_init(|| scripts.deployment(name, || ScriptDeployment::new(name, scripts)));
+        scripts.start_maintenance();
+        let deployment = self
+            .deployment
+            .get_or_init(|| scripts.get_or_create_deployment(name, || ScriptDeployment::new(name, scripts)));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let least = self.options.workers.min as usize;
         let size = WorkerPoolSize {
-            least,
-            most: self.options.workers.max.map_or(cores, |max| max as usize).max(least),
-            time: self.options.limits.cpu.0,
-            wall: self.options.limits.timeout.0,
+            min: least,
+            max: self.options.workers.max.map_or(cores, |max| max as usize).max(least),
+            cpu_limit: self.options.limits.cpu.0,
+            run_timeout: self.options.limits.timeout.0,
             memory: scripts.memory,
         };
         let settings = StateSettings {
@@ -188,25 +190,25 @@ impl ScriptRoute {
                 folder: self.folder.clone(),
                 size,
                 modules: self.modules.clone(),
-                beside: self.beside.clone(),
+                siblings: self.siblings.clone(),
             },
             settings,
         };
-        deployment.begin(plans);
+        deployment.start_deployment(plans);
     }
 
     /// Waits until the activation has succeeded or failed.
-    pub async fn settled(&self) {
+    pub async fn wait_until_settled(&self) {
         if let Some(deployment) = self.deployment.get() {
-            deployment.settled().await;
+            deployment.wait_until_settled().await;
         }
     }
 
     /// Returns the reason why no request can be handled yet.
     #[must_use]
-    pub fn waits(&self) -> Option<String> {
+    pub fn not_ready_reason(&self) -> Option<String> {
         let of_none = || Some("it is not activated yet".to_owned());
-        self.deployment.get().map_or_else(of_none, |deployment| deployment.waits())
+        self.deployment.get().map_or_else(of_none, |deployment| deployment.not_ready_reason())
     }
 
     /// Whether the script is ready to handle requests.
@@ -230,7 +232,7 @@ impl ScriptRoute {
     /// Returns the resources with literal paths: each path, prefixed with the route's path, and the methods
     /// of the resource.
     pub fn resources(&self) -> impl Iterator<Item = (String, String)> {
-        let resources = table::fixed(&self.program.services[self.service]);
+        let resources = table::literal_resources(&self.program.services[self.service]);
         resources.map(|(path, methods)| (format!("{}{path}", self.setup.mount), methods))
     }
 
@@ -248,10 +250,10 @@ impl ScriptRoute {
 
     /// Whether a request that arrives now would be handled in time.
     #[must_use]
-    pub fn has_room(&self, now: Instant) -> bool {
+    pub fn has_capacity(&self, now: Instant) -> bool {
         let Some(deployment) = self.deployment.get() else { return true };
-        let (busy, workers) = deployment.load();
-        self.line.has_room(now, busy, workers)
+        let (busy, workers) = deployment.worker_load();
+        self.queue.has_capacity(now, busy, workers)
     }
 
     /// Handles a request. `seen` contains the caller, the client's headers and the hops; the budget of each
@@ -264,10 +266,10 @@ impl ScriptRoute {
         request: Request<StreamedServiceBody>,
         seen: RequestCall,
     ) -> BoxFuture<'_, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
-        Box::pin(self.answer(request, seen))
+        Box::pin(self.handle_request(request, seen))
     }
 
-    async fn answer(
+    async fn handle_request(
         &self,
         request: Request<StreamedServiceBody>,
         seen: RequestCall,
@@ -277,7 +279,7 @@ impl ScriptRoute {
         let is_get = is_head || request.method() == Method::GET;
         let (trace, budget, caller) = (seen.trace.clone(), Arc::clone(&seen.budget), seen.caller.clone());
         let phase = trace.start_phase("run");
-        let answered = self.run(request, seen, started).await;
+        let answered = self.run_handler(request, seen, started).await;
         drop(phase);
         let report = |RunCost { made, cpu }| {
             budget.store_report(RequestReport { call_records: made, started: Some(started), cpu })
@@ -288,9 +290,9 @@ impl ScriptRoute {
                 error
             })?;
         report(cost);
-        let mut response = reply.respond(&self.setup.mount, is_head);
+        let mut response = reply.into_response(&self.setup.mount, is_head);
         if is_get {
-            let services = &self.setup.outside.services;
+            let services = &self.setup.external_calls.services;
             let forwarded = services.names().filter_map(|name| services.get(name));
             let forwarded = forwarded.flat_map(|service| service.forwarded_headers());
             if reads_credentials(&header_reads) {
@@ -308,7 +310,7 @@ impl ScriptRoute {
         Ok(response)
     }
 
-    async fn run(
+    async fn run_handler(
         &self,
         request: Request<StreamedServiceBody>,
         seen: RequestCall,
@@ -322,7 +324,7 @@ impl ScriptRoute {
             let ready = pin!(async {
                 let generation = self.current().await?;
                 late = BodyDeadlineExceeded.into();
-                let ask = self.ask(&generation, request, &seen).await?;
+                let ask = self.read_request(&generation, request, &seen).await?;
                 Ok::<_, ScriptError>((generation, ask))
             });
             timeout_at(deadline.min(answer_by.0), ready).await
@@ -330,8 +332,15 @@ impl ScriptRoute {
         let (generation, ask) = ready.unwrap_or(Err(late))?;
         // The operator's script makes the calls, so the caller's rights do not limit them.
         let call = Arc::new(RequestCall { rights: None, ..seen });
-        let origin = RunOrigin { call, held: HeldLocks::none(), deadline, answer_by: Some(answer_by) };
-        run::answer(RunRequest { setup: Arc::clone(&self.setup), generation, origin, ask }).await
+        let origin =
+            RunOrigin { call, held_locks: HeldLocks::empty(), deadline, response_deadline: Some(answer_by) };
+        run::handle_run_request(RunRequest {
+            setup: Arc::clone(&self.setup),
+            generation,
+            origin,
+            request: ask,
+        })
+        .await
     }
 
     async fn current(&self) -> Result<Arc<ProgramGeneration>, ScriptError> {
@@ -342,36 +351,38 @@ impl ScriptRoute {
     }
 
     /// Reads a client's request. A request that no handler accepts is refused before its body is read.
-    async fn ask(
+    async fn read_request(
         &self,
         generation: &ProgramGeneration,
         request: Request<StreamedServiceBody>,
         seen: &RequestCall,
     ) -> Result<ScriptRequest, ScriptError> {
         let (head, body) = request.into_parts();
-        let path = ask::below(&self.setup.mount, &head.uri).to_owned();
-        let Some(method) = ask::method(&head.method) else {
-            let found = generation.table.find(generation.service(), &generation.edition, None, &path).await?;
-            let RoutingResult::Method(allow) = found else { return Err(ScriptError::NotFound) };
+        let path = script_request::path_below_mount(&self.setup.mount, &head.uri).to_owned();
+        let Some(method) = script_request::parse_method(&head.method) else {
+            let found =
+                generation.table.route(generation.service(), &generation.edition, None, &path).await?;
+            let RoutingResult::MethodNotAllowed(allow) = found else { return Err(ScriptError::NotFound) };
             return Err(ScriptError::Method { method: head.method.to_string(), allow });
         };
         let limit = self.setup.limits.request_body.0;
         let bytes = match body.is_end_stream() {
             true => bytes::Bytes::new(),
-            false => whole(body, limit).await?,
+            false => read_body(body, limit).await?,
         };
         let pool = &self.setup.scripts.offload;
         let unread = |error: CallError| match error {
             CallError::Unfinished(_) => ScriptError::Overloaded(GatewayOverloaded),
             _ => ScriptError::NotReady,
         };
-        let body = ask::payload(pool, seen, &head.headers, bytes).await.map_err(unread)?;
+        let body =
+            script_request::parse_request_body(pool, seen, &head.headers, bytes).await.map_err(unread)?;
         let body = body.map_err(|error| match error {
             InvalidBody::Json(error) => ScriptError::BodyJson(error),
             InvalidBody::Text => ScriptError::BodyText,
         })?;
         let query = head.uri.query().unwrap_or_default();
-        let query = ask::parameters_of(pool, seen, query).await.map_err(unread)?;
+        let query = script_request::query_to_json_pooled(pool, seen, query).await.map_err(unread)?;
         Ok(ScriptRequest { method, path, query, headers: head.headers, body })
     }
 }
@@ -384,7 +395,7 @@ impl DeployedNames {
 }
 
 /// Reads a body up to the limit.
-async fn whole(body: StreamedServiceBody, limit: u64) -> Result<bytes::Bytes, ScriptError> {
+async fn read_body(body: StreamedServiceBody, limit: u64) -> Result<bytes::Bytes, ScriptError> {
     read_limited(body, limit).await.map_err(|error| match error {
         ReadBodyError::TooLarge(limit) => ScriptError::BodySize(limit),
         ReadBodyError::Broken(_) => ScriptError::BrokenBody,
@@ -403,7 +414,7 @@ fn reads_credentials(reads: &HeaderReads) -> bool {
 }
 
 /// Selects the service of a script.
-fn choose(program: &ScriptProgram, name: Option<&str>) -> Result<usize, String> {
+fn select_service(program: &ScriptProgram, name: Option<&str>) -> Result<usize, String> {
     let names = || {
         program.services.iter().map(|service| format!("`{}`", service.name)).collect::<Vec<_>>().join(", ")
     };
@@ -418,6 +429,6 @@ fn choose(program: &ScriptProgram, name: Option<&str>) -> Result<usize, String> 
     }
 }
 
-fn problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
+fn config_problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
     ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
 }

@@ -24,17 +24,17 @@ pub struct ScriptRuntime {
     pub(crate) host: Arc<WorkerHost>,
     pub(crate) states: StateRegistry,
     /// The folder of the state.
-    pub(crate) kept: PathBuf,
+    pub(crate) state_folder: PathBuf,
     /// Heap of a worker, in bytes.
     pub(crate) memory: u64,
     /// The pool for long work that requests cause.
     pub(crate) offload: OffloadPool,
-    most_internal: u32,
-    internal: Arc<AtomicU32>,
-    under_way: Arc<RunsInFlight>,
+    max_internal_calls: u32,
+    internal_calls: Arc<AtomicU32>,
+    runs_in_flight: Arc<RunsInFlight>,
     programs: AtomicU32,
     deployments: Mutex<HashMap<String, Weak<ScriptDeployment>>>,
-    is_watched: AtomicBool,
+    is_maintained: AtomicBool,
 }
 
 /// A reason why no script can be served.
@@ -62,7 +62,7 @@ pub(crate) struct RunInFlightGuard(Arc<RunsInFlight>);
 #[derive(Default)]
 struct RunsInFlight {
     runs: AtomicU32,
-    none: Notify,
+    idle: Notify,
 }
 
 impl ScriptRuntime {
@@ -82,7 +82,7 @@ impl ScriptRuntime {
             tracing::warn!(target: "script", "workers are not confined: they have all rights of the gateway's user");
         }
         let kept = std::path::absolute(folder.join(&config.state_dir))?;
-        let launch = LaunchCommand::of(&config.engine, config.memory.0, launcher, kept.clone())?;
+        let launch = LaunchCommand::from_config(&config.engine, config.memory.0, launcher, kept.clone())?;
         let durability = match config.durability {
             StateDurability::Process => store::CommitDurability::Process,
             StateDurability::Machine => store::CommitDurability::Machine,
@@ -91,37 +91,37 @@ impl ScriptRuntime {
         Ok(Arc::new(Self {
             host: WorkerHost::new(launch, config.workers as usize)?,
             states,
-            kept,
+            state_folder: kept,
             memory: config.memory.0,
             offload,
-            most_internal: config.internal_calls,
-            internal: Arc::default(),
-            under_way: Arc::default(),
+            max_internal_calls: config.internal_calls,
+            internal_calls: Arc::default(),
+            runs_in_flight: Arc::default(),
             programs: AtomicU32::new(0),
             deployments: Mutex::default(),
-            is_watched: AtomicBool::new(false),
+            is_maintained: AtomicBool::new(false),
         }))
     }
 
     /// Prepares for shutdown: from now on, a lease is returned as soon as no writer uses it, so that another
     /// gateway can acquire it.
-    pub async fn leave(&self) {
+    pub async fn drain_leases(&self) {
         self.states.drain().await;
     }
 
     /// Waits until all runs in flight have ended, and returns the leases. The caller ensures that no further
     /// runs start, and limits how long it waits.
     pub async fn drain(&self) {
-        self.idle().await;
+        self.wait_idle().await;
         self.states.drain().await;
     }
 
     /// Waits until no run is in flight, including runs that continue after their response.
-    pub async fn idle(&self) {
+    pub async fn wait_idle(&self) {
         loop {
             // Registered before the check, so that the end of a run in between is not missed.
-            let none = self.under_way.none.notified();
-            if self.under_way() == 0 {
+            let none = self.runs_in_flight.idle.notified();
+            if self.runs_in_flight() == 0 {
                 return;
             }
             none.await;
@@ -130,13 +130,13 @@ impl ScriptRuntime {
 
     /// The number of runs in flight.
     #[must_use]
-    pub fn under_way(&self) -> u32 {
-        self.under_way.runs.load(SeqCst)
+    pub fn runs_in_flight(&self) -> u32 {
+        self.runs_in_flight.runs.load(SeqCst)
     }
 
     /// Starts the background maintenance, once.
-    pub(crate) fn watch(self: &Arc<Self>) {
-        if self.is_watched.swap(true, Relaxed) {
+    pub(crate) fn start_maintenance(self: &Arc<Self>) {
+        if self.is_maintained.swap(true, Relaxed) {
             return;
         }
         let scripts = Arc::downgrade(self);
@@ -152,17 +152,17 @@ impl ScriptRuntime {
     }
 
     /// Returns a number that no earlier program of this gateway had.
-    pub(crate) fn program(&self) -> u32 {
+    pub(crate) fn next_program_number(&self) -> u32 {
         self.programs.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
     /// Returns the deployment with this name, or creates it.
-    pub(crate) fn deployment(
+    pub(crate) fn get_or_create_deployment(
         &self,
         name: &str,
         make: impl FnOnce() -> Arc<ScriptDeployment>,
     ) -> Arc<ScriptDeployment> {
-        let mut deployments = self.deployments();
+        let mut deployments = self.lock_deployments();
         if let Some(known) = deployments.get(name).and_then(Weak::upgrade) {
             return known;
         }
@@ -173,23 +173,23 @@ impl ScriptRuntime {
     }
 
     /// Acquires the permit for one more call between resources.
-    pub(crate) fn internal(&self) -> Option<InternalCallPermit> {
-        let more = |count: u32| (count < self.most_internal).then_some(count + 1);
-        self.internal.fetch_update(Relaxed, Relaxed, more).ok()?;
-        Some(InternalCallPermit(Arc::clone(&self.internal)))
+    pub(crate) fn acquire_internal_call(&self) -> Option<InternalCallPermit> {
+        let more = |count: u32| (count < self.max_internal_calls).then_some(count + 1);
+        self.internal_calls.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(InternalCallPermit(Arc::clone(&self.internal_calls)))
     }
 
-    pub(crate) fn most_internal(&self) -> u32 {
-        self.most_internal
+    pub(crate) fn max_internal_calls(&self) -> u32 {
+        self.max_internal_calls
     }
 
     /// Counts a run as in flight.
-    pub(crate) fn begin(&self) -> RunInFlightGuard {
-        self.under_way.runs.fetch_add(1, SeqCst);
-        RunInFlightGuard(Arc::clone(&self.under_way))
+    pub(crate) fn track_run(&self) -> RunInFlightGuard {
+        self.runs_in_flight.runs.fetch_add(1, SeqCst);
+        RunInFlightGuard(Arc::clone(&self.runs_in_flight))
     }
 
-    fn deployments(&self) -> MutexGuard<'_, HashMap<String, Weak<ScriptDeployment>>> {
+    fn lock_deployments(&self) -> MutexGuard<'_, HashMap<String, Weak<ScriptDeployment>>> {
         self.deployments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -203,7 +203,7 @@ impl Drop for InternalCallPermit {
 impl Drop for RunInFlightGuard {
     fn drop(&mut self) {
         if self.0.runs.fetch_sub(1, SeqCst) == 1 {
-            self.0.none.notify_waiters();
+            self.0.idle.notify_waiters();
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::call::ExternalCalls;
 use crate::config::ScriptLimitsConfig;
+use crate::outbound_call::ExternalCalls;
 use crate::scripts::ScriptRuntime;
 
 /// The context that all runs of a route share.
 pub(crate) struct RunSetup {
     pub(crate) scripts: Arc<ScriptRuntime>,
-    pub(crate) outside: ExternalCalls,
+    pub(crate) external_calls: ExternalCalls,
     pub(crate) limits: ScriptLimitsConfig,
     /// The route's path, without `/*`: empty at the root.
     pub(crate) mount: String,

@@ -22,14 +22,14 @@ mod error;
 #[cfg(test)]
 pub(crate) mod fuzz;
 mod group;
-mod held;
-mod holder;
-mod home;
+mod held_locks;
 mod instances;
 mod keys;
+mod lease_owner;
 mod object;
 mod plan;
 mod service;
+mod service_groups;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -52,22 +52,22 @@ use cell::DiscardedData;
 pub use commit::DurableCommit;
 pub use edition::{DeclarationResult, DynamicInstance, ResourceDeclaration, StateRequest, StateView};
 pub use error::StateError;
-pub use held::HeldLocks;
-use holder::LeaseOwner;
-use home::ServiceGroups;
+pub use held_locks::HeldLocks;
 use keys::StoreKeys;
+use lease_owner::LeaseOwner;
 pub use plan::{CellScope, PlanCell, PlanHandler, PlanResource, StatePlan};
 pub use service::ServiceState;
+use service_groups::ServiceGroups;
 pub use ticket::{ReadTicket, WriteTicket};
 use workers::WorkerReplicas;
 pub use workers::{DiscardedKind, PrecedingFrame};
 
-use crate::work::{at_once, spawn};
+use crate::work::{run_then_charge, spawn};
 
 /// The name of the store's file.
-const FILE: &str = "state.db";
+const STORE_FILE: &str = "state.db";
 /// The number of ticks without use after which a group is unloaded.
-const IDLE: u64 = 60;
+const IDLE_TICKS: u64 = 60;
 
 /// The operator's settings.
 #[derive(Clone, Copy, Debug)]
@@ -79,12 +79,12 @@ pub struct StateSettings {
     /// The maximum size of a service's state in bytes, including its keys.
     pub size: u64,
     /// The maximum time that a writer waits for another gateway's lease.
-    pub patience: Duration,
+    pub max_lease_wait: Duration,
 }
 
 impl Default for StateSettings {
     fn default() -> Self {
-        Self { instances: 100_000, ttl: None, size: 256 << 20, patience: Duration::from_secs(10) }
+        Self { instances: 100_000, ttl: None, size: 256 << 20, max_lease_wait: Duration::from_secs(10) }
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) struct StateShared {
     pub(crate) store: Store,
     /// The pool for work that takes long: on large values, and on large change sets.
     pub(crate) offload: OffloadPool,
-    pub(crate) holder: LeaseOwner,
+    pub(crate) lease_owner: LeaseOwner,
     pub(crate) workers: WorkerReplicas,
     pub(crate) ticks: AtomicU64,
     cells: AtomicU32,
@@ -117,13 +117,13 @@ impl fmt::Debug for StateShared {
 
 impl StateShared {
     /// Does long work in the pool, without a charge.
-    pub(crate) async fn work<T: Send + 'static>(
+    pub(crate) async fn run_offloaded<T: Send + 'static>(
         &self,
         payer: QuotaKey,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, StateError> {
-        let deadline = Instant::now() + commit::PATIENCE;
-        let done = at_once(&self.offload, commit::KIND, payer.exempt(), deadline, work).await;
+        let deadline = Instant::now() + commit::MAX_POOL_WAIT;
+        let done = run_then_charge(&self.offload, commit::JOB_KIND, payer.exempt(), deadline, work).await;
         done.map_err(|_| UnfinishedResponse.into())
     }
 
@@ -131,15 +131,15 @@ impl StateShared {
     pub(crate) fn discard(self: &Arc<Self>, waste: DiscardedData) {
         if !waste.is_empty() {
             let shared = Arc::clone(self);
-            spawn(async move { shared.work(QuotaKey::new(&"waste"), move || drop(waste)).await });
+            spawn(async move { shared.run_offloaded(QuotaKey::new(&"waste"), move || drop(waste)).await });
         }
     }
 
-    pub(crate) fn cell_id(&self) -> u32 {
+    pub(crate) fn next_cell_id(&self) -> u32 {
         self.cells.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(crate) fn instance_id(&self) -> u32 {
+    pub(crate) fn next_instance_id(&self) -> u32 {
         self.instances.fetch_add(1, Ordering::Relaxed) + 1
     }
 
@@ -151,7 +151,7 @@ impl StateShared {
         self.is_draining.load(Ordering::Acquire)
     }
 
-    fn homes(&self) -> Vec<Arc<ServiceGroups>> {
+    fn live_services(&self) -> Vec<Arc<ServiceGroups>> {
         let services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
         services.values().filter_map(Weak::upgrade).collect()
     }
@@ -168,7 +168,7 @@ impl StateRegistry {
         durability: CommitDurability,
         offload: OffloadPool,
     ) -> Result<Self, StateError> {
-        let store = Store::open(&folder.join(FILE), durability)?;
+        let store = Store::open(&folder.join(STORE_FILE), durability)?;
         let unusable = |error: std::io::Error| StateError::Folder {
             folder: folder.to_string_lossy().into(),
             reason: error.to_string(),
@@ -177,7 +177,7 @@ impl StateRegistry {
         Ok(Self(Arc::new(StateShared {
             store,
             offload,
-            holder,
+            lease_owner: holder,
             workers: WorkerReplicas::default(),
             ticks: AtomicU64::new(0),
             cells: AtomicU32::new(0),
@@ -193,28 +193,28 @@ impl StateRegistry {
     ///
     /// # Errors
     /// If a service of that name exists already, or the store fails.
-    pub async fn service(
+    pub async fn open_service(
         &self,
         plan: StatePlan,
         settings: StateSettings,
     ) -> Result<ServiceState, StateError> {
-        self.watch();
+        self.watch_commits();
         let keys = StoreKeys::new(&plan.service);
         let name = Arc::clone(keys.service());
         let home = Arc::new(ServiceGroups::new(Arc::clone(&self.0), settings, keys));
         {
             let mut services = self.0.services.lock().unwrap_or_else(PoisonError::into_inner);
             if services.get(&name).is_some_and(|home| home.strong_count() > 0) {
-                return Err(StateError::Twice { service: name });
+                return Err(StateError::DuplicateService { service: name });
             }
             services.insert(name, Arc::downgrade(&home));
         }
-        home.load().await?;
+        home.load_initial().await?;
         Ok(ServiceState::new(home, plan))
     }
 
     /// Watches for changes by other gateways until this is dropped.
-    fn watch(&self) {
+    fn watch_commits(&self) {
         if self.0.is_watching.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -232,7 +232,7 @@ impl StateRegistry {
     /// resources, and unloads idle groups.
     pub async fn tick(&self, now: SystemTime) {
         let tick = self.0.ticks.fetch_add(1, Ordering::Relaxed) + 1;
-        for home in self.0.homes() {
+        for home in self.0.live_services() {
             home.tick(tick, now, Instant::now()).await;
         }
     }
@@ -240,15 +240,15 @@ impl StateRegistry {
     /// Starts draining: from now on, leases are released as soon as no writer uses them.
     pub async fn drain(&self) {
         self.0.is_draining.store(true, Ordering::Release);
-        for home in self.0.homes() {
+        for home in self.0.live_services() {
             for group in home.groups() {
-                group.release().await;
+                group.release_lease().await;
             }
         }
     }
 
     /// Forgets a lost worker and its copies.
-    pub fn gone(&self, worker: u32) {
-        self.0.workers.gone(worker);
+    pub fn remove_worker(&self, worker: u32) {
+        self.0.workers.remove_worker(worker);
     }
 }

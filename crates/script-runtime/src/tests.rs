@@ -2,15 +2,15 @@
 //! The code is written by hand in the form that the compiler emits, so that the tests do not depend on the
 //! compiler.
 
-mod bad;
+mod basic_requests;
 mod caching;
 mod calls;
-mod composed;
-mod hello;
+mod faulty_handlers;
+pub(crate) mod fixture;
+mod inline_evaluation;
 mod listings;
-mod long;
-mod lost;
+mod offloaded_work;
 mod redirects;
 mod reload;
-pub(crate) mod rig;
 mod state;
+mod worker_loss;

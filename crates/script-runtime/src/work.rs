@@ -16,7 +16,7 @@ pub(crate) fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 's
 ///
 /// # Errors
 /// If too many jobs wait, the deadline passes, or the work panics.
-pub(crate) async fn at_once<T: Send + 'static>(
+pub(crate) async fn run_then_charge<T: Send + 'static>(
     pool: &OffloadPool,
     kind: &'static str,
     payer: QuotaKey,
@@ -61,7 +61,7 @@ mod tests {
         let (payer, deadline) = (QuotaKey::new(&"payer"), Instant::now() + Duration::from_secs(3600));
         for _ in 0..3 {
             let serving = std::thread::current().id();
-            let there = at_once(&pool, "test", payer, deadline, || std::thread::current().id()).await;
+            let there = run_then_charge(&pool, "test", payer, deadline, || std::thread::current().id()).await;
             assert_ne!(there.unwrap(), serving);
             assert!(pool.quota().retry_after(payer, Instant::now()).is_some(), "the quota is used up");
         }

@@ -16,7 +16,7 @@ use offload::{OffloadConfig, OffloadPool};
 use script::{CompileOptions, compile};
 use script_runtime::{
     DeployedNames, EngineConfig, ScriptConfig, ScriptRoute, ScriptRouteContext, ScriptRuntime, ScriptsConfig,
-    WorkerLauncher, confined,
+    WorkerLauncher, exec_sandboxed,
 };
 use serde_json::Value;
 use services::{RequestCall, ServiceSet, body};
@@ -96,19 +96,19 @@ service NAME {
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next().as_deref().and_then(|first| first.to_str()) {
-        Some(LAUNCH) => panic!("{}", confined(arguments)),
-        Some(confined::probe::NAME) => return confined::probe::run(arguments.next()),
+        Some(LAUNCH) => panic!("{}", exec_sandboxed(arguments)),
+        Some(confined::probe::NAME) => return confined::probe::run_probe(arguments.next()),
         _ => {}
     }
     confined::probe::system_calls_that_no_engine_needs_are_refused(LAUNCH);
-    for (_, engine) in engines() {
+    for (_, engine) in installed_engines() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         runtime.block_on(a_worker_reaches_its_own_files_and_nothing_else(engine));
     }
 }
 
 /// Returns Node.js, and the engines that `scripts/setup script` has installed.
-fn engines() -> Vec<(&'static str, EngineConfig)> {
+fn installed_engines() -> Vec<(&'static str, EngineConfig)> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/engines/node_modules/.bin");
     let command = |name: &str, arguments: &str| {
         let program = tools.join(name);
@@ -143,12 +143,12 @@ impl ScriptFolder {
         Self { folder, scripts }
     }
 
-    fn own(&self) -> PathBuf {
+    fn own_folder(&self) -> PathBuf {
         self.folder.path().join("own")
     }
 
     /// Starts a script of this name.
-    fn script(&self, name: &str) -> Arc<ScriptRoute> {
+    fn start_script(&self, name: &str) -> Arc<ScriptRoute> {
         let (services, deployed) = (ServiceSet::new(&[].into()).expect("none"), DeployedNames::default());
         let ground = ScriptRouteContext {
             path: "/*",
@@ -161,14 +161,14 @@ impl ScriptFolder {
         let options = ScriptConfig::File(file.clone().into()).options();
         let source = SCRIPT.replace("NAME", name);
         let program = compile(&source, &file, &CompileOptions::default()).expect("a script");
-        let script = ScriptRoute::of(program, source, options, &ground)
+        let script = ScriptRoute::build(program, source, options, &ground)
             .unwrap_or_else(|problems| panic!("{problems:?}"));
         script.activate();
         Arc::new(script)
     }
 }
 
-async fn ask(script: &Arc<ScriptRoute>, path: String) -> String {
+async fn send_request(script: &Arc<ScriptRoute>, path: String) -> String {
     let request = Request::get(path).body(body::empty()).expect("a request");
     let answer = with_timeout("an answer", script.handle(request, RequestCall::unlimited())).await;
     let body =
@@ -178,7 +178,7 @@ async fn ask(script: &Arc<ScriptRoute>, path: String) -> String {
 
 async fn a_worker_reaches_its_own_files_and_nothing_else(engine: EngineConfig) {
     let site = ScriptFolder::new(engine);
-    let (folder, own) = (site.folder.path(), site.own());
+    let (folder, own) = (site.folder.path(), site.own_folder());
     fs::create_dir_all(own.join("node_modules/word")).expect("a folder");
     fs::write(own.join("own.txt"), "own").expect("a file");
     fs::write(own.join("kept/beside.txt"), "beside").expect("a file");
@@ -202,9 +202,10 @@ async fn a_worker_reaches_its_own_files_and_nothing_else(engine: EngineConfig) {
         .replace("INHERITED", &inherited.as_raw_fd().to_string());
     fs::write(own.join("node_modules/word/index.js"), package).expect("a file");
     fs::write(folder.join("other.txt"), "other").expect("a file");
-    let (script, other) = (site.script("first"), site.script("second"));
+    let (script, other) = (site.start_script("first"), site.start_script("second"));
 
-    let attempts: Value = serde_json::from_str(&ask(&script, "/attempts".into()).await).expect("JSON");
+    let attempts: Value =
+        serde_json::from_str(&send_request(&script, "/attempts".into()).await).expect("JSON");
     for (attempt, outcome) in attempts.as_object().expect("an object") {
         let outcome = outcome.as_str().unwrap_or_default();
         match &**attempt {
@@ -213,40 +214,54 @@ async fn a_worker_reaches_its_own_files_and_nothing_else(engine: EngineConfig) {
             _ => assert!(REFUSALS.iter().any(|word| outcome.contains(word)), "{attempt}: {outcome}"),
         }
     }
-    let homes = (ask(&script, "/home".into()).await, ask(&other, "/home".into()).await);
+    let homes = (send_request(&script, "/home".into()).await, send_request(&other, "/home".into()).await);
     assert_ne!(homes.0, homes.1, "each script has its own home");
-    assert_eq!(ask(&script, format!("/read?file={}/own.txt", homes.0)).await, "own");
-    assert_eq!(refused(ask(&script, format!("/read?file={}/own.txt", homes.1)).await), "EACCES");
-    assert_eq!(refused(ask(&script, format!("/write?file={}/own.txt", homes.1)).await), "EACCES");
+    assert_eq!(send_request(&script, format!("/read?file={}/own.txt", homes.0)).await, "own");
+    assert_eq!(
+        normalise_refusal(send_request(&script, format!("/read?file={}/own.txt", homes.1)).await),
+        "EACCES"
+    );
+    assert_eq!(
+        normalise_refusal(send_request(&script, format!("/write?file={}/own.txt", homes.1)).await),
+        "EACCES"
+    );
 
     let state = own.join("kept/state");
     assert!(state.join("state.db").is_file());
     std::os::unix::fs::symlink(&state, own.join("link")).expect("a link");
     let own = own.display();
-    assert_eq!(ask(&script, format!("/read?file={own}/own.txt")).await, "own");
-    assert_eq!(ask(&script, format!("/read?file={own}/kept/beside.txt")).await, "beside");
-    assert_eq!(refused(ask(&script, format!("/read?file={own}/../other.txt")).await), "EACCES");
-    for state in ["kept/state", "link"] {
-        let read = ask(&script, format!("/read?file={own}/{state}/state.db")).await;
-        assert_eq!(refused(read), "EACCES", "workers can't read the state");
-    }
-    assert_eq!(refused(ask(&script, format!("/write?file={own}/new.txt")).await), "EACCES");
+    assert_eq!(send_request(&script, format!("/read?file={own}/own.txt")).await, "own");
+    assert_eq!(send_request(&script, format!("/read?file={own}/kept/beside.txt")).await, "beside");
     assert_eq!(
-        refused(ask(&script, format!("/read?file=/proc/{}/environ", std::process::id())).await),
+        normalise_refusal(send_request(&script, format!("/read?file={own}/../other.txt")).await),
+        "EACCES"
+    );
+    for state in ["kept/state", "link"] {
+        let read = send_request(&script, format!("/read?file={own}/{state}/state.db")).await;
+        assert_eq!(normalise_refusal(read), "EACCES", "workers can't read the state");
+    }
+    assert_eq!(
+        normalise_refusal(send_request(&script, format!("/write?file={own}/new.txt")).await),
+        "EACCES"
+    );
+    assert_eq!(
+        normalise_refusal(
+            send_request(&script, format!("/read?file=/proc/{}/environ", std::process::id())).await
+        ),
         "EACCES"
     );
     // Deno returns no environment at all.
-    let environment = refused(ask(&script, "/environment".into()).await);
+    let environment = normalise_refusal(send_request(&script, "/environment".into()).await);
     assert!([r#"["HOME"]"#, "EACCES"].contains(&&*environment), "{environment}");
 }
 
 /// Maps the different errors of engines to one.
-fn refused(outcome: String) -> String {
+fn normalise_refusal(outcome: String) -> String {
     if REFUSALS.iter().any(|word| outcome.contains(word)) { "EACCES".to_owned() } else { outcome }
 }
 
 /// Runs this binary as a worker whose engine is this binary again.
-pub(crate) fn probe(launch: &str, what: &str) -> std::process::Output {
+pub(crate) fn run_as_worker(launch: &str, what: &str) -> std::process::Output {
     let folder = tempfile::tempdir().expect("a folder");
     let own = std::env::current_exe().expect("a path");
     let mut command = Command::new(&own);

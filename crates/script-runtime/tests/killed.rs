@@ -22,8 +22,8 @@ use script_runtime::state::{
 use store::CommitDurability;
 
 /// The folder of the process to be killed, and the number of the round.
-const FOLDER: &str = "ORFA_TEST_KILLED_IN";
-const ROUND: &str = "ORFA_TEST_ROUND";
+const FOLDER_VARIABLE: &str = "ORFA_TEST_KILLED_IN";
+const ROUND_VARIABLE: &str = "ORFA_TEST_ROUND";
 const WRITERS: usize = 4;
 
 fn plan() -> StatePlan {
@@ -43,26 +43,26 @@ fn plan() -> StatePlan {
     }
 }
 
-async fn service(folder: &Path) -> (StateRegistry, ServiceState) {
+async fn open_service(folder: &Path) -> (StateRegistry, ServiceState) {
     let offload = OffloadPool::start(OffloadConfig::default()).unwrap();
     let states = StateRegistry::open(folder, CommitDurability::Process, offload).unwrap();
-    let service = states.service(plan(), StateSettings::default()).await.unwrap();
-    let ticket = service.edition().initialise(ask(&HeldLocks::none())).await.unwrap();
+    let service = states.open_service(plan(), StateSettings::default()).await.unwrap();
+    let ticket = service.edition().initialisation_ticket(state_request(&HeldLocks::empty())).await.unwrap();
     if let Some(ticket) = ticket {
         ticket.commit(0, b"[[0,[],{}],[1,[],\"\"]]").unwrap().wait().await.unwrap();
     }
     (states, service)
 }
 
-fn ask(held: &HeldLocks) -> StateRequest<'_> {
-    StateRequest { handler: 0, path: "/data", held, at: "shop.sjs:1:1" }
+fn state_request(held: &HeldLocks) -> StateRequest<'_> {
+    StateRequest { handler: 0, path: "/data", held_locks: held, position: "shop.sjs:1:1" }
 }
 
 /// Sets a member, and its name in the other cell; every fifth time declares a resource of that name.
-async fn work(edition: StateView, writer: usize, round: &str) {
+async fn write_repeatedly(edition: StateView, writer: usize, round: &str) {
     for number in 0.. {
         let name = format!("{round}-{writer}-{number}");
-        let ticket = edition.write(ask(&HeldLocks::none())).await.unwrap();
+        let ticket = edition.write_ticket(state_request(&HeldLocks::empty())).await.unwrap();
         let changes = format!("[[0,[\"{name}\"],1],[1,[],\"{name}\"]]");
         let durable = ticket.commit(0, changes.as_bytes()).unwrap();
         durable.wait().await.unwrap();
@@ -71,7 +71,8 @@ async fn work(edition: StateView, writer: usize, round: &str) {
             let path = format!("/made/{name}");
             let after = Some(&durable);
             let (captures, initials) = (format!("\"{name}\"").into(), "".into());
-            let declaration = ResourceDeclaration { resource: 1, path: &path, captures, initials, after };
+            let declaration =
+                ResourceDeclaration { resource: 1, path: &path, captures, initials, after_commit: after };
             edition.declare(declaration).await.unwrap();
             println!("made {path}");
         }
@@ -79,12 +80,12 @@ async fn work(edition: StateView, writer: usize, round: &str) {
 }
 
 /// Returns the two cells, as sent to a new worker.
-async fn values(edition: &StateView) -> (serde_json::Value, serde_json::Value) {
-    let mut ticket = edition.read(ask(&HeldLocks::none())).await.unwrap();
-    let frames = ticket.ship(1);
+async fn read_values(edition: &StateView) -> (serde_json::Value, serde_json::Value) {
+    let mut ticket = edition.read_ticket(state_request(&HeldLocks::empty())).await.unwrap();
+    let frames = ticket.collect_frames(1);
     let value = |cell: &u32| {
         let whole = frames.iter().find_map(|frame| match frame {
-            PrecedingFrame::Whole { cell: known, value, .. } if known == cell => Some(value),
+            PrecedingFrame::FullValue { cell: known, value, .. } if known == cell => Some(value),
             _ => None,
         });
         serde_json::from_slice(whole.unwrap()).unwrap()
@@ -96,13 +97,13 @@ async fn values(edition: &StateView) -> (serde_json::Value, serde_json::Value) {
 #[test]
 fn a_killed_gateway_loses_no_acknowledged_write_and_shows_no_uncommitted_one() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    if let Ok(folder) = std::env::var(FOLDER) {
-        let round = std::env::var(ROUND).unwrap();
+    if let Ok(folder) = std::env::var(FOLDER_VARIABLE) {
+        let round = std::env::var(ROUND_VARIABLE).unwrap();
         runtime.block_on(async {
-            let (_states, service) = service(Path::new(&folder)).await;
+            let (_states, service) = open_service(Path::new(&folder)).await;
             let writers = (0..WRITERS).map(|writer| {
                 let (edition, round) = (service.edition(), round.clone());
-                tokio::spawn(async move { work(edition, writer, &round).await })
+                tokio::spawn(async move { write_repeatedly(edition, writer, &round).await })
             });
             for writer in writers.collect::<Vec<_>>() {
                 writer.await.unwrap();
@@ -119,7 +120,10 @@ fn a_killed_gateway_loses_no_acknowledged_write_and_shows_no_uncommitted_one() {
                 "--nocapture",
                 "a_killed_gateway_loses_no_acknowledged_write_and_shows_no_uncommitted_one",
             ])
-            .envs([(FOLDER, folder.path().as_os_str()), (ROUND, round.to_string().as_ref())])
+            .envs([
+                (FOLDER_VARIABLE, folder.path().as_os_str()),
+                (ROUND_VARIABLE, round.to_string().as_ref()),
+            ])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -142,9 +146,9 @@ fn a_killed_gateway_loses_no_acknowledged_write_and_shows_no_uncommitted_one() {
         while take(lines.next()).is_some() {}
         child.wait().unwrap();
         runtime.block_on(async {
-            let (_states, service) = service(folder.path()).await;
+            let (_states, service) = open_service(folder.path()).await;
             let edition = service.edition();
-            let (members, last) = values(&edition).await;
+            let (members, last) = read_values(&edition).await;
             let members: BTreeSet<String> = members.as_object().unwrap().keys().cloned().collect();
             assert!(done.is_subset(&members), "lost: {:?}", done.difference(&members).collect::<Vec<_>>());
             let extra = members.difference(&done).count();
@@ -154,9 +158,9 @@ fn a_killed_gateway_loses_no_acknowledged_write_and_shows_no_uncommitted_one() {
                 "the two cells have the same version: {last}"
             );
             for path in &made {
-                assert!(edition.instance(path).await.unwrap().is_some(), "{path} is lost");
+                assert!(edition.find_instance(path).await.unwrap().is_some(), "{path} is lost");
             }
-            let version = edition.read(ask(&HeldLocks::none())).await.unwrap().version();
+            let version = edition.read_ticket(state_request(&HeldLocks::empty())).await.unwrap().version();
             assert!(version > seen, "the version decreased from {seen} to {version}");
             seen = version;
         });

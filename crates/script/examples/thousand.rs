@@ -7,7 +7,7 @@ use script::{CompileOptions, compile};
 
 /// A resource with each kind of construct: state, a reader, a writer, calls, `par`, `pfor`, a nested
 /// resource. 25 lines.
-fn resource(number: usize) -> String {
+fn resource_source(number: usize) -> String {
     format!(
         "  res '/list{number}' {{
     state items = [], count = 0
@@ -39,7 +39,7 @@ fn resource(number: usize) -> String {
 }
 
 fn main() {
-    let resources: String = (0..40).map(resource).collect();
+    let resources: String = (0..40).map(resource_source).collect();
     let source = format!("service long {{\n{resources}}}\n");
     let mut times: Vec<_> = (0..20)
         .map(|_| {

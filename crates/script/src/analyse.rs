@@ -25,18 +25,18 @@ pub(crate) mod code;
 pub(crate) mod commit;
 pub(crate) mod effects;
 pub(crate) mod flow;
+pub(crate) mod inline_plan;
 pub(crate) mod names;
 pub(crate) mod parallel;
 pub(crate) mod pfor;
 pub(crate) mod purity;
 pub(crate) mod query;
 pub(crate) mod reads;
-pub(crate) mod recipe;
 pub(crate) mod resources;
 pub(crate) mod respond;
 pub(crate) mod sharing;
 pub(crate) mod template;
-pub(crate) mod top;
+pub(crate) mod top_level;
 pub(crate) mod urls;
 
 /// The analysis of a text.
@@ -46,7 +46,7 @@ pub(crate) struct ScriptAnalysis<'p, 'a> {
     pub(crate) flow: DataFlow,
     pub(crate) sharing: VariableSharing,
     pub(crate) calls: WaitSites,
-    pub(crate) touched: StateAccesses,
+    pub(crate) state_accesses: StateAccesses,
     pub(crate) handlers: Vec<HandlerMode>,
     /// The plan of each `par`, in source order.
     pub(crate) plans: Vec<ParPlan>,
@@ -54,32 +54,41 @@ pub(crate) struct ScriptAnalysis<'p, 'a> {
 
 /// The execution mode of a handler.
 pub(crate) struct HandlerMode {
-    pub(crate) classified: ClassifiedHandler,
+    pub(crate) classification: ClassifiedHandler,
     /// The statement after which it commits early.
-    pub(crate) early: Option<NodeId>,
+    pub(crate) early_commit: Option<NodeId>,
 }
 
 impl<'p, 'a> ScriptAnalysis<'p, 'a> {
     /// Analyses a text, and adds diagnostics for violated rules to `found`.
-    pub(crate) fn of(
+    pub(crate) fn from_parsed(
         parsed: &'p ParsedScript<'a>,
         tree: &'p SyntaxTree<'a>,
         strict: bool,
         found: &mut Vec<ScriptDiagnostic>,
     ) -> Self {
         let code = CodeText::new(parsed, tree);
-        let names = ScriptSymbols::of(&code);
-        let flow = DataFlow::of(&code, &names);
-        let sharing = VariableSharing::of(&code, &names, &flow);
-        let calls = WaitSites::of(&code, &names, found);
-        let touched = StateAccesses::of(&code, &names);
+        let names = ScriptSymbols::from_code(&code);
+        let flow = DataFlow::from_code(&code, &names);
+        let sharing = VariableSharing::from_code(&code, &names, &flow);
+        let calls = WaitSites::from_code(&code, &names, found);
+        let touched = StateAccesses::from_code(&code, &names);
         let handlers = (0..names.handlers.len()).map(|handler| {
-            let classified = cells::classify(&names, &touched, handler);
-            let early = commit::early(&code, &names, &sharing, &touched, &calls, handler, classified.class);
-            HandlerMode { classified, early }
+            let classified = cells::classify_handler(&names, &touched, handler);
+            let early = commit::early_commit_statement(
+                &code,
+                &names,
+                &sharing,
+                &touched,
+                &calls,
+                handler,
+                classified.class,
+            );
+            HandlerMode { classification: classified, early_commit: early }
         });
         let handlers = handlers.collect();
-        let mut analysis = Self { code, names, flow, sharing, calls, touched, handlers, plans: Vec::new() };
+        let mut analysis =
+            Self { code, names, flow, sharing, calls, state_accesses: touched, handlers, plans: Vec::new() };
         analysis.plans = analysis.check(strict, found);
         analysis
     }
@@ -93,16 +102,16 @@ impl<'p, 'a> ScriptAnalysis<'p, 'a> {
         respond::check(self, found);
         resources::check(self, found);
         urls::check(self, found);
-        top::check(self, found);
+        top_level::check(self, found);
         let observer = EffectAnalyzer::new(self);
         pfor::check(self, &observer, found);
         let constructs = self.code.parsed.syntax.constructs.iter().enumerate();
         let pars = constructs.filter(|(_, it)| it.kind == ConstructKind::Par);
-        pars.map(|(id, _)| ParPlan::of(self, &observer, id)).collect()
+        pars.map(|(id, _)| ParPlan::from_construct(self, &observer, id)).collect()
     }
 }
 
 /// Whether any diagnostic is an error.
-pub(crate) fn failed(found: &[ScriptDiagnostic]) -> bool {
+pub(crate) fn has_errors(found: &[ScriptDiagnostic]) -> bool {
     found.iter().any(|it| it.severity == DiagnosticSeverity::Error)
 }

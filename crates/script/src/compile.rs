@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use oxc_allocator::Allocator;
 use oxc_semantic::NodeId;
 
-use crate::analyse::{self, ScriptAnalysis, cells, query, recipe};
+use crate::analyse::{self, ScriptAnalysis, cells, inline_plan, query};
 use crate::diagnostic::{self, ScriptDiagnostic};
 use crate::emit::{self, EmittedCode};
 use crate::line::LineStarts;
@@ -13,7 +13,7 @@ use crate::program::{
     CaptureKind, CapturedVariable, CellScope, CommitPoint, NumberedSite, ResourceHandler, ResourcePath,
     ScriptCell, ScriptProgram, ScriptResource, ScriptService,
 };
-use crate::{graph, parse, room};
+use crate::{graph, parse, parser_thread};
 
 /// Compiler options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,11 +32,11 @@ pub fn compile(
     name: &str,
     options: &CompileOptions,
 ) -> Result<ScriptProgram, Vec<ScriptDiagnostic>> {
-    room::with_room(source, |source| in_room(source, name, *options))
+    parser_thread::with_parser_thread(source, |source| compile_on_thread(source, name, *options))
         .unwrap_or_else(|| Err(vec![ScriptDiagnostic::too_large()]))
 }
 
-fn in_room(
+fn compile_on_thread(
     source: &str,
     name: &str,
     options: CompileOptions,
@@ -45,54 +45,54 @@ fn in_room(
     let parsed = parse::parse(&allocator, source);
     let mut found = parsed.diagnostics.clone();
     let Some(tree) = &parsed.tree else { return Err(found) };
-    let analysis = ScriptAnalysis::of(&parsed, tree, options.strict_paths, &mut found);
-    diagnostic::sort(&mut found);
-    if analyse::failed(&found) {
+    let analysis = ScriptAnalysis::from_parsed(&parsed, tree, options.strict_paths, &mut found);
+    diagnostic::sort_diagnostics(&mut found);
+    if analyse::has_errors(&found) {
         return Err(found);
     }
     let EmittedCode { code, map } = emit::emit(&analysis);
     let lines = LineStarts::new(source);
-    let sites = emit::sites(&analysis);
+    let sites = emit::numbered_sites(&analysis);
     let numbered = sites.iter().enumerate().map(|(index, (node, _))| (*node, index + 1)).collect();
     let sites = sites.into_iter().map(|(_, (at, text))| NumberedSite { position: lines.position(at), text });
     let services = (0..analysis.names.services.len())
-        .map(|service| self::service(&analysis, &numbered, &lines, service));
+        .map(|service| self::build_service(&analysis, &numbered, &lines, service));
     Ok(ScriptProgram {
         name: name.to_owned(),
         code,
         map,
-        imports: emit::imports(&analysis),
+        imports: emit::imported_modules(&analysis),
         services: services.collect(),
         warnings: found,
-        graphs: graph::graphs(&analysis, |offset| lines.position(offset)),
+        graphs: graph::par_graphs(&analysis, |offset| lines.position(offset)),
         sites: sites.collect(),
     })
 }
 
-fn service(
+fn build_service(
     analysis: &ScriptAnalysis<'_, '_>,
     sites: &BTreeMap<NodeId, usize>,
     lines: &LineStarts<'_>,
     index: usize,
 ) -> ScriptService {
     let it = &analysis.names.services[index];
-    let (groups, group_of) = cells::groups(&analysis.names, index, &analysis.handlers);
+    let (groups, group_of) = cells::group_cells(&analysis.names, index, &analysis.handlers);
     let construct = |id: usize| lines.position(analysis.code.construct(id).span.start);
     ScriptService {
         name: it.name.clone(),
         position: construct(it.construct),
-        cells: it.cells.iter().map(|index| cell(analysis, lines, *index, &group_of)).collect(),
+        cells: it.cells.iter().map(|index| build_cell(analysis, lines, *index, &group_of)).collect(),
         groups,
-        resources: it.resources.iter().map(|index| resource(analysis, lines, *index)).collect(),
+        resources: it.resources.iter().map(|index| build_resource(analysis, lines, *index)).collect(),
         handlers: it
             .handlers
             .iter()
-            .map(|index| handler(analysis, sites, lines, *index, &group_of))
+            .map(|index| build_handler(analysis, sites, lines, *index, &group_of))
             .collect(),
     }
 }
 
-fn cell(
+fn build_cell(
     analysis: &ScriptAnalysis<'_, '_>,
     lines: &LineStarts<'_>,
     index: usize,
@@ -116,7 +116,7 @@ fn cell(
     }
 }
 
-fn resource(analysis: &ScriptAnalysis<'_, '_>, lines: &LineStarts<'_>, index: usize) -> ScriptResource {
+fn build_resource(analysis: &ScriptAnalysis<'_, '_>, lines: &LineStarts<'_>, index: usize) -> ScriptResource {
     let names = &analysis.names;
     let it = &names.resources[index];
     let capture = |symbol| {
@@ -128,7 +128,7 @@ fn resource(analysis: &ScriptAnalysis<'_, '_>, lines: &LineStarts<'_>, index: us
         key: it.key.clone(),
         path: it.literal.clone().map_or(ResourcePath::Computed, ResourcePath::Literal),
         parent: it.parent.map(|parent| names.handlers[parent].number),
-        captures: it.captured.values.keys().map(|symbol| capture(*symbol)).collect(),
+        captures: it.captures.values.keys().map(|symbol| capture(*symbol)).collect(),
         methods: names
             .handlers
             .iter()
@@ -140,7 +140,7 @@ fn resource(analysis: &ScriptAnalysis<'_, '_>, lines: &LineStarts<'_>, index: us
     }
 }
 
-fn handler(
+fn build_handler(
     analysis: &ScriptAnalysis<'_, '_>,
     sites: &BTreeMap<NodeId, usize>,
     lines: &LineStarts<'_>,
@@ -149,19 +149,21 @@ fn handler(
 ) -> ResourceHandler {
     let names = &analysis.names;
     let (it, handling) = (&names.handlers[index], &analysis.handlers[index]);
-    let cells: Vec<usize> = handling.classified.cells.iter().map(|cell| names.cells[*cell].number).collect();
-    let commit = handling.early.map(|statement| lines.position(analysis.code.place(statement).end));
+    let cells: Vec<usize> =
+        handling.classification.cells.iter().map(|cell| names.cells[*cell].number).collect();
+    let commit =
+        handling.early_commit.map(|statement| lines.position(analysis.code.node_range(statement).end));
     ResourceHandler {
         method: it.method,
         resource: names.resources[it.resource].number,
-        class: handling.classified.class,
+        class: handling.classification.class,
         group: cells.first().map(|cell| group_of[*cell]),
         cells,
         commit: commit.map_or(CommitPoint::End, CommitPoint::Early),
-        reads: query::reads(&analysis.code, names, it.function),
+        reads: query::request_reads(&analysis.code, names, it.function),
         header_reads: query::header_reads(&analysis.code, names, it.function),
-        calls: analysis.calls.waits_in(&analysis.code, it.function),
-        recipe: recipe::recipe(analysis, sites, index),
+        calls: analysis.calls.has_waits_in(&analysis.code, it.function),
+        recipe: inline_plan::build_inline_plan(analysis, sites, index),
         position: lines.position(analysis.code.construct(it.construct).span.start),
     }
 }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::room::LONGEST;
+use crate::parser_thread::MAX_TEXT_BYTES;
 
 pub use code::DiagnosticCode;
 
@@ -46,7 +46,7 @@ pub struct ScriptDiagnostic {
     /// The main place.
     pub primary: DiagnosticLabel,
     /// Related places.
-    pub others: Vec<DiagnosticLabel>,
+    pub secondary_labels: Vec<DiagnosticLabel>,
     /// The correction.
     pub help: String,
 }
@@ -62,12 +62,19 @@ impl ScriptDiagnostic {
     ) -> Self {
         let primary = DiagnosticLabel { span, text: label.into() };
         let (message, help) = (message.into(), help.into());
-        Self { severity: DiagnosticSeverity::Error, code, message, primary, others: Vec::new(), help }
+        Self {
+            severity: DiagnosticSeverity::Error,
+            code,
+            message,
+            primary,
+            secondary_labels: Vec::new(),
+            help,
+        }
     }
 
     /// Creates the error for a text that exceeds the maximum length.
     pub(crate) fn too_large() -> Self {
-        let message = format!("a file has at most {} KiB", LONGEST >> 10);
+        let message = format!("a file has at most {} KiB", MAX_TEXT_BYTES >> 10);
         let help = "divide it: services reach each other by HTTP, and plain functions can be imported";
         Self::error(DiagnosticCode::TooLarge, 0..0, message, "this one is too large to be compiled", help)
     }
@@ -83,14 +90,14 @@ impl ScriptDiagnostic {
     }
 
     /// Adds a related place.
-    pub fn and(mut self, span: Range<usize>, text: impl Into<String>) -> Self {
-        self.others.push(DiagnosticLabel { span, text: text.into() });
+    pub fn with_label(mut self, span: Range<usize>, text: impl Into<String>) -> Self {
+        self.secondary_labels.push(DiagnosticLabel { span, text: text.into() });
         self
     }
 }
 
 /// Sorts diagnostics by source order and removes duplicates.
-pub(crate) fn sort(found: &mut Vec<ScriptDiagnostic>) {
+pub(crate) fn sort_diagnostics(found: &mut Vec<ScriptDiagnostic>) {
     found.sort_by(|a, b| {
         let key = |it: &ScriptDiagnostic| (it.primary.span.start, it.primary.span.end, it.severity);
         key(a).cmp(&key(b))

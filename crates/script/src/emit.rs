@@ -32,59 +32,63 @@ pub(crate) struct EmittedCode {
 pub(crate) type EmittedSite = (usize, String);
 
 struct CodeEmitter<'e, 'p, 'a> {
-    it: &'e ScriptAnalysis<'p, 'a>,
+    analysis: &'e ScriptAnalysis<'p, 'a>,
     edits: TextEdits,
     /// Site numbers by node, from 1.
     sites: BTreeMap<NodeId, usize>,
     /// The numbers of calls that units of a `par` make on behalf of later units.
-    hoisted: BTreeMap<NodeId, usize>,
+    hoisted_numbers: BTreeMap<NodeId, usize>,
     /// Variables that `par` blocks declare for their units.
     lifts: lifts::LiftedVariables,
 }
 
 /// Emits a text without errors.
 pub(crate) fn emit(analysis: &ScriptAnalysis<'_, '_>) -> EmittedCode {
-    let sites = sites(analysis).into_iter().enumerate().map(|(index, (node, _))| (node, index + 1));
-    let hoisted =
-        analysis.plans.iter().flat_map(ParPlan::taken_out).enumerate().map(|(index, call)| (call, index + 1));
+    let sites = numbered_sites(analysis).into_iter().enumerate().map(|(index, (node, _))| (node, index + 1));
+    let hoisted = analysis
+        .plans
+        .iter()
+        .flat_map(ParPlan::hoisted_calls)
+        .enumerate()
+        .map(|(index, call)| (call, index + 1));
     let mut emitter = CodeEmitter {
-        it: analysis,
+        analysis,
         edits: TextEdits::default(),
         sites: sites.collect(),
-        hoisted: hoisted.collect(),
-        lifts: lifts::LiftedVariables::of(analysis),
+        hoisted_numbers: hoisted.collect(),
+        lifts: lifts::LiftedVariables::from_analysis(analysis),
     };
     // Must precede all edits that may replace the same statement: of two edits of one range, the later is
     // nested in the earlier.
-    emitter.commits();
-    emitter.modules();
-    emitter.services();
-    emitter.cells();
-    emitter.lift();
-    emitter.externals();
-    emitter.waits();
-    emitter.responds();
-    emitter.parallel();
+    emitter.emit_commits();
+    emitter.emit_modules();
+    emitter.emit_services();
+    emitter.emit_cells();
+    emitter.emit_assignments();
+    emitter.emit_externals();
+    emitter.emit_waits();
+    emitter.emit_responds();
+    emitter.emit_parallel();
     let source = analysis.code.parsed.source;
     let whole = [
-        ReplacementPiece::words("(async ($s) => {\"use strict\"; "),
+        ReplacementPiece::from_text("(async ($s) => {\"use strict\"; "),
         ReplacementPiece::Source(0..source.len()),
-        ReplacementPiece::words("\n})"),
+        ReplacementPiece::from_text("\n})"),
     ];
     let mut output = emitter.edits.write(source, &whole);
-    let map = output.map(source);
+    let map = output.take_source_map(source);
     EmittedCode { code: output.code, map }
 }
 
 /// Returns the numbered sites in source order. Site number n is the nth.
-pub(crate) fn sites(analysis: &ScriptAnalysis<'_, '_>) -> Vec<(NodeId, EmittedSite)> {
+pub(crate) fn numbered_sites(analysis: &ScriptAnalysis<'_, '_>) -> Vec<(NodeId, EmittedSite)> {
     let code = &analysis.code;
     let mut sites = BTreeMap::new();
     for (node, wait) in &analysis.calls.waits {
         if let WaitOperation::Resource { external, method, .. } = wait {
             let text =
-                format!("{}.{}", analysis.names.externals[*external].name, method.word().to_lowercase());
-            sites.insert(*node, (code.place(*node).start, text));
+                format!("{}.{}", analysis.names.externals[*external].name, method.as_str().to_lowercase());
+            sites.insert(*node, (code.node_range(*node).start, text));
         }
     }
     for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
@@ -93,7 +97,7 @@ pub(crate) fn sites(analysis: &ScriptAnalysis<'_, '_>) -> Vec<(NodeId, EmittedSi
             ConstructKind::State { names } => {
                 format!("state {}", names.first().map_or("", |name| &name.text))
             }
-            ConstructKind::Res { path, .. } => format!("res {}", code.text(path.clone())),
+            ConstructKind::Res { path, .. } => format!("res {}", code.source_text(path.clone())),
             _ => continue,
         };
         sites.insert(code.statements[id], (construct.span.start, text));
@@ -102,7 +106,7 @@ pub(crate) fn sites(analysis: &ScriptAnalysis<'_, '_>) -> Vec<(NodeId, EmittedSi
 }
 
 /// Returns the imported modules in source order.
-pub(crate) fn imports(analysis: &ScriptAnalysis<'_, '_>) -> Vec<String> {
+pub(crate) fn imported_modules(analysis: &ScriptAnalysis<'_, '_>) -> Vec<String> {
     let nodes = analysis.code.semantic.nodes().iter();
     let module = |kind: AstKind<'_>| match kind {
         AstKind::ImportDeclaration(import) => Some(import.source.value.to_string()),
@@ -113,16 +117,18 @@ pub(crate) fn imports(analysis: &ScriptAnalysis<'_, '_>) -> Vec<String> {
 
 impl CodeEmitter<'_, '_, '_> {
     /// Replaces imports by calls that the worker resolves, and removes a hashbang line.
-    fn modules(&mut self) {
-        let code = &self.it.code;
+    fn emit_modules(&mut self) {
+        let code = &self.analysis.code;
         for node in code.semantic.nodes().iter() {
-            let range = code.source(node.kind().span());
+            let range = code.source_range(node.kind().span());
             match node.kind() {
-                AstKind::Hashbang(_) => self.edits.words(range, ""),
+                AstKind::Hashbang(_) => self.edits.replace_text(range, ""),
                 AstKind::ImportDeclaration(import) => {
-                    let module = code.text(code.source(import.source.span)).to_owned();
-                    let names =
-                        import.specifiers.as_ref().map(|it| it.iter().map(binding).collect::<Vec<_>>());
+                    let module = code.source_text(code.source_range(import.source.span)).to_owned();
+                    let names = import
+                        .specifiers
+                        .as_ref()
+                        .map(|it| it.iter().map(import_binding).collect::<Vec<_>>());
                     let words = match names.unwrap_or_default() {
                         names if names.is_empty() => format!("await $s.import({module});"),
                         names => match names.iter().position(|name| name.starts_with("* ")) {
@@ -139,9 +145,11 @@ impl CodeEmitter<'_, '_, '_> {
                             }
                         },
                     };
-                    self.edits.words(range, words);
+                    self.edits.replace_text(range, words);
                 }
-                AstKind::ImportExpression(_) => self.edits.words(range.start..range.start + 6, "$s.import"),
+                AstKind::ImportExpression(_) => {
+                    self.edits.replace_text(range.start..range.start + 6, "$s.import")
+                }
                 _ => {}
             }
         }
@@ -150,7 +158,7 @@ impl CodeEmitter<'_, '_, '_> {
 
 /// Returns the binding of an import specifier as part of a destructuring pattern, or `* name` for a namespace
 /// import.
-fn binding(specifier: &ImportDeclarationSpecifier<'_>) -> String {
+fn import_binding(specifier: &ImportDeclarationSpecifier<'_>) -> String {
     match specifier {
         ImportDeclarationSpecifier::ImportSpecifier(it) => {
             let imported = match &it.imported {

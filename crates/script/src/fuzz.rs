@@ -10,7 +10,7 @@ use oxc_span::SourceType;
 use crate::diagnostic::DiagnosticSeverity;
 use crate::{lex, outline, parse, prepass};
 
-mod emitted;
+mod emission;
 mod write;
 
 const WORDS: [&str; 76] = [
@@ -93,7 +93,7 @@ const WORDS: [&str; 76] = [
 ];
 
 /// Asserts the properties that hold for every text.
-fn holds(source: &str) {
+fn assert_parse_invariants(source: &str) {
     let allocator = Allocator::default();
     let parsed = parse::parse(&allocator, source);
     let failed = parsed.diagnostics.iter().any(|it| it.severity == DiagnosticSeverity::Error);
@@ -104,10 +104,10 @@ fn holds(source: &str) {
     );
     for it in &parsed.diagnostics {
         assert!(!it.message.is_empty() && !it.primary.text.is_empty() && !it.help.is_empty(), "{it:?}");
-        for label in it.others.iter().chain([&it.primary]) {
+        for label in it.secondary_labels.iter().chain([&it.primary]) {
             assert!(source.get(label.span.clone()).is_some(), "a label is outside of the text: {it:?}");
         }
-        assert!(it.render("a.sjs", source).contains(it.code.code()));
+        assert!(it.render("a.sjs", source).contains(it.code.as_str()));
     }
     for construct in &parsed.syntax.constructs {
         assert!(source.get(construct.span.clone()).is_some_and(|text| !text.is_empty()), "{construct:?}");
@@ -116,7 +116,7 @@ fn holds(source: &str) {
 
 #[test]
 fn parses_any_text_or_reports_complete_diagnostics() {
-    ::fuzz::check(&WORDS, |bytes: &[u8]| holds(&String::from_utf8_lossy(bytes)));
+    ::fuzz::check(&WORDS, |bytes: &[u8]| assert_parse_invariants(&String::from_utf8_lossy(bytes)));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn parses_damaged_programs_or_reports_complete_diagnostics() {
     let good = include_str!("../tests/listings/7.sjs");
     ::fuzz::check(&[], |bytes: &[u8]| {
         let few = &bytes[..bytes.len().min(9)];
-        holds(&String::from_utf8_lossy(&::fuzz::damaged(good.as_bytes(), few)));
+        assert_parse_invariants(&String::from_utf8_lossy(&::fuzz::damaged(good.as_bytes(), few)));
     });
 }
 
@@ -197,5 +197,5 @@ fn parses_deeply_nested_texts() {
 fn rejects_texts_over_the_maximum_length() {
     let (constructs, said) = outline(&" ".repeat((1 << 20) + 1));
     assert!(constructs.is_empty());
-    assert_eq!(said.iter().map(|it| it.code.code()).collect::<Vec<_>>(), ["s-too-large"]);
+    assert_eq!(said.iter().map(|it| it.code.as_str()).collect::<Vec<_>>(), ["s-too-large"]);
 }

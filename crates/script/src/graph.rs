@@ -4,23 +4,23 @@ use std::fmt::Write as _;
 
 use crate::analyse::ScriptAnalysis;
 use crate::analyse::effects::EffectLocation;
-use crate::analyse::parallel::units::keyword;
+use crate::analyse::parallel::units::declaration_keyword;
 use crate::analyse::parallel::{ParPlan, ParUnit, UnitStep};
 use crate::line::TextPosition;
 use crate::program::{DependenceGraph, DependenceNode};
 
 /// Returns the graph of each `par`.
-pub(crate) fn graphs(
+pub(crate) fn par_graphs(
     analysis: &ScriptAnalysis<'_, '_>,
     position: impl Fn(usize) -> TextPosition,
 ) -> Vec<DependenceGraph> {
     let mut results = Vec::new();
-    analysis.plans.iter().for_each(|plan| results.extend(plan.taken_out()));
+    analysis.plans.iter().for_each(|plan| results.extend(plan.hoisted_calls()));
     let number = |call| results.iter().position(|it| *it == call).map_or(0, |index| index + 1);
-    analysis.plans.iter().map(|plan| graph(analysis, plan, &position, &number)).collect()
+    analysis.plans.iter().map(|plan| build_graph(analysis, plan, &position, &number)).collect()
 }
 
-fn graph(
+fn build_graph(
     analysis: &ScriptAnalysis<'_, '_>,
     plan: &ParPlan,
     position: &impl Fn(usize) -> TextPosition,
@@ -41,18 +41,18 @@ fn graph(
             });
             let start = first.map_or(0, |node| {
                 code.construct_at(node)
-                    .map_or_else(|| code.place(node).start, |id| code.construct(id).span.start)
+                    .map_or_else(|| code.node_range(node).start, |id| code.construct(id).span.start)
             });
             graph.nodes.push(DependenceNode {
-                label: label(analysis, unit, number),
+                label: unit_label(analysis, unit, number),
                 position: position(start),
                 io: unit.effects.io,
-                barrier: unit.effects.barrier || unit.effects.full,
+                barrier: unit.effects.barrier || unit.effects.full_barrier,
             });
-            for (needed, why) in &unit.needs {
-                graph.edges.push((base + needed, base + index, reason(analysis, *why, number)));
+            for (needed, why) in &unit.dependencies {
+                graph.edges.push((base + needed, base + index, dependency_reason(analysis, *why, number)));
             }
-            if unit.needs.is_empty() {
+            if unit.dependencies.is_empty() {
                 graph.edges.extend(before.iter().map(|earlier| (*earlier, base + index, "order".to_owned())));
             }
         }
@@ -62,37 +62,39 @@ fn graph(
     graph
 }
 
-fn label(
+fn unit_label(
     analysis: &ScriptAnalysis<'_, '_>,
     unit: &ParUnit,
     number: &impl Fn(oxc_semantic::NodeId) -> usize,
 ) -> String {
     let code = &analysis.code;
     let text = |step: &UnitStep| match step {
-        UnitStep::Call(call) if number(*call) > 0 => format!("${} = {}", number(*call), code.text_of(*call)),
-        UnitStep::Call(call) => code.text_of(*call).to_owned(),
+        UnitStep::Call(call) if number(*call) > 0 => {
+            format!("${} = {}", number(*call), code.node_text(*call))
+        }
+        UnitStep::Call(call) => code.node_text(*call).to_owned(),
         UnitStep::Statement(node) => match code.construct_at(*node) {
-            Some(id) => code.text(code.construct(id).span.clone()).to_owned(),
-            None => match keyword(code, *node) {
-                Some(word) => format!("{word} {}", code.text_of(*node)),
-                None => code.text_of(*node).to_owned(),
+            Some(id) => code.source_text(code.construct(id).span.clone()).to_owned(),
+            None => match declaration_keyword(code, *node) {
+                Some(word) => format!("{word} {}", code.node_text(*node)),
+                None => code.node_text(*node).to_owned(),
             },
         },
     };
     let all: Vec<String> = unit.steps.iter().map(text).collect();
     let one_line = all.join("; ").split_whitespace().collect::<Vec<_>>().join(" ");
-    shortened(&one_line)
+    truncate_label(&one_line)
 }
 
-fn shortened(text: &str) -> String {
-    const LONGEST: usize = 64;
-    if text.chars().count() <= LONGEST {
+fn truncate_label(text: &str) -> String {
+    const MAX_LABEL_CHARS: usize = 64;
+    if text.chars().count() <= MAX_LABEL_CHARS {
         return text.to_owned();
     }
-    text.chars().take(LONGEST - 2).chain("..".chars()).collect()
+    text.chars().take(MAX_LABEL_CHARS - 2).chain("..".chars()).collect()
 }
 
-fn reason(
+fn dependency_reason(
     analysis: &ScriptAnalysis<'_, '_>,
     why: EffectLocation,
     number: &impl Fn(oxc_semantic::NodeId) -> usize,
@@ -109,7 +111,7 @@ fn reason(
 impl DependenceGraph {
     /// Returns the graph as text: one line for each unit, with its label and its dependencies.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn to_text(&self) -> String {
         let mut out = format!("par at {}\n", self.position);
         let width = self.nodes.iter().map(|node| node.label.chars().count()).max().unwrap_or(0);
         for (index, node) in self.nodes.iter().enumerate() {
@@ -133,7 +135,7 @@ impl DependenceGraph {
 
     /// Returns the graph as an SVG image, with each unit below its dependencies.
     #[must_use]
-    pub fn svg(&self) -> String {
+    pub fn to_svg(&self) -> String {
         const HEIGHT: usize = 36;
         const GAP: usize = 44;
         let levels = self.levels();
@@ -162,7 +164,7 @@ impl DependenceGraph {
                 "<line x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\" stroke=\"black\" marker-end=\"url(#end)\"/>"
             );
             let (x, y) = (x1.midpoint(x2) + 6, y1.midpoint(y2));
-            let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" fill=\"gray\">{}</text>", escaped(why));
+            let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" fill=\"gray\">{}</text>", escape_xml(why));
         }
         for (index, node) in self.nodes.iter().enumerate() {
             let ((x, y), width) = (places[index], widths[index]);
@@ -172,7 +174,8 @@ impl DependenceGraph {
                 out,
                 "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{HEIGHT}\" rx=\"6\" fill=\"{fill}\" stroke=\"black\"{dash}/>"
             );
-            let _ = writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", x + 12, y + 23, escaped(&node.label));
+            let _ =
+                writeln!(out, "<text x=\"{}\" y=\"{}\">{}</text>", x + 12, y + 23, escape_xml(&node.label));
         }
         out.push_str("</svg>\n");
         out
@@ -189,6 +192,6 @@ impl DependenceGraph {
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

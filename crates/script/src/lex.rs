@@ -102,8 +102,8 @@ pub(crate) struct LexToken {
     /// A line break precedes it.
     pub(crate) newline: bool,
     /// Whether a statement begins here.
-    pub(crate) starts: bool,
-    pub(crate) after: FollowingSyntax,
+    pub(crate) starts_statement: bool,
+    pub(crate) following: FollowingSyntax,
     /// The enclosing frame. For a bracket it is the frame around the bracket.
     pub(crate) frame: FrameId,
     /// The frame that a bracket opens or closes.
@@ -134,7 +134,7 @@ pub(crate) enum UnterminatedKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LexicalError {
     /// An unterminated token, from its beginning to the point at which the lexer gave up.
-    Unterminated { what: UnterminatedKind, start: usize, end: usize },
+    Unterminated { kind: UnterminatedKind, start: usize, end: usize },
     /// A closing bracket that does not match the open one, or without an open one. Lexing stops there.
     Mismatched { close: TokenId, open: Option<TokenId> },
     /// The text ends inside brackets.
@@ -147,7 +147,7 @@ pub(crate) struct TokenList<'s> {
     pub(crate) source: &'s str,
     pub(crate) tokens: Vec<LexToken>,
     pub(crate) frames: Vec<BracketFrame>,
-    pub(crate) faults: Vec<LexicalError>,
+    pub(crate) errors: Vec<LexicalError>,
 }
 
 /// Reads a text.
@@ -156,25 +156,25 @@ pub(crate) struct TokenList<'s> {
 /// treated as S, unless the file uses the word as a name elsewhere. That is only known at the end, so such a
 /// file is read twice.
 pub(crate) fn lex(source: &str) -> TokenList<'_> {
-    let lexed = read(source, true);
-    if lexed.uses_as_name("respond") { read(source, false) } else { lexed }
+    let lexed = read_tokens(source, true);
+    if lexed.uses_as_name("respond") { read_tokens(source, false) } else { lexed }
 }
 
-fn read(source: &str, respond_is_ours: bool) -> TokenList<'_> {
+fn read_tokens(source: &str, respond_is_ours: bool) -> TokenList<'_> {
     let mut context = LexContext::new(source, respond_is_ours);
     let mut at = 0;
     loop {
-        let gap = scan::gap(source, at);
+        let gap = scan::skip_gap(source, at);
         if let Some(start) = gap.open_comment {
-            context.unterminated(UnterminatedKind::Comment, start, source.len());
+            context.report_unterminated(UnterminatedKind::Comment, start, source.len());
         }
         if gap.start == source.len() {
             return context.finish();
         }
         let regex = context.regex_may_follow(gap.newline);
-        let token = scan::token(source, gap.start, regex, context.in_hole());
+        let token = scan::scan_token(source, gap.start, regex, context.is_in_hole());
         if let Some(what) = token.unterminated {
-            context.unterminated(what, gap.start, token.end);
+            context.report_unterminated(what, gap.start, token.end);
         }
         if !context.push(token.kind, gap.start, token.end, gap.newline) {
             return context.stop();
@@ -185,58 +185,58 @@ fn read(source: &str, respond_is_ours: bool) -> TokenList<'_> {
 
 impl<'s> TokenList<'s> {
     /// Returns a token's text.
-    pub(crate) fn text(&self, id: TokenId) -> &'s str {
+    pub(crate) fn token_text(&self, id: TokenId) -> &'s str {
         self.tokens.get(id).map_or("", |token| &self.source[token.start..token.end])
     }
 
     /// Whether a token is this name, without escapes.
     pub(crate) fn is_name(&self, id: TokenId, name: &str) -> bool {
-        self.tokens.get(id).is_some_and(|token| token.kind == TokenKind::Name) && self.text(id) == name
+        self.tokens.get(id).is_some_and(|token| token.kind == TokenKind::Name) && self.token_text(id) == name
     }
 
     /// Whether a token is this punctuator or reserved word.
-    pub(crate) fn is(&self, id: TokenId, text: &str) -> bool {
+    pub(crate) fn is_token(&self, id: TokenId, text: &str) -> bool {
         let kinds = [TokenKind::Punctuator, TokenKind::Keyword];
-        self.tokens.get(id).is_some_and(|token| kinds.contains(&token.kind)) && self.text(id) == text
+        self.tokens.get(id).is_some_and(|token| kinds.contains(&token.kind)) && self.token_text(id) == text
     }
 
     /// Returns the token that closes the bracket `id`, or `id` itself if it is not an opening bracket.
-    pub(crate) fn closing(&self, id: TokenId) -> TokenId {
+    pub(crate) fn closing_token(&self, id: TokenId) -> TokenId {
         let frame = self.tokens.get(id).and_then(|token| token.bracket);
         let opened = frame.map(|frame| self.frames[frame]).filter(|frame| frame.open == Some(id));
         opened.and_then(|frame| frame.close).unwrap_or(id)
     }
 
     /// Returns a frame and its ancestors, innermost first.
-    pub(crate) fn around(&self, frame: FrameId) -> impl Iterator<Item = (FrameId, BracketFrame)> {
+    pub(crate) fn enclosing_frames(&self, frame: FrameId) -> impl Iterator<Item = (FrameId, BracketFrame)> {
         let with = |id: FrameId| Some((id, *self.frames.get(id)?));
         std::iter::successors(with(frame), move |(_, frame)| with(frame.parent?))
     }
 
     /// Whether a token ends the head of a statement that contains the next one: `if (..)`, `else`, a label.
-    pub(crate) fn heads_statement(&self, id: TokenId) -> bool {
-        let Some(token) = self.tokens.get(id).filter(|token| token.after == FollowingSyntax::Statement)
+    pub(crate) fn is_statement_head(&self, id: TokenId) -> bool {
+        let Some(token) = self.tokens.get(id).filter(|token| token.following == FollowingSyntax::Statement)
         else {
             return false;
         };
         let closed = token.bracket.map(|frame| self.frames[frame].kind);
         closed == Some(FrameKind::Head)
-            || self.is(id, ":")
-            || (token.kind == TokenKind::Keyword && ["else", "do"].contains(&self.text(id)))
+            || self.is_token(id, ":")
+            || (token.kind == TokenKind::Keyword && ["else", "do"].contains(&self.token_text(id)))
     }
 
     /// Whether the file uses a word of S as a name: anywhere other than at the beginning of a statement, or
     /// there as the target of an assignment.
     pub(crate) fn uses_as_name(&self, word: &str) -> bool {
         let uses = |id: TokenId| {
-            let member = id > 0 && (self.is(id - 1, ".") || self.is(id - 1, "?."));
-            let followed = |texts: &[&str]| texts.iter().any(|text| self.is(id + 1, text));
+            let member = id > 0 && (self.is_token(id - 1, ".") || self.is_token(id - 1, "?."));
+            let followed = |texts: &[&str]| texts.iter().any(|text| self.is_token(id + 1, text));
             let key = match self.frames[self.tokens[id].frame].kind {
                 FrameKind::Object => followed(&[":", "("]),
                 FrameKind::Class(_) => followed(&["(", "=", ";"]),
                 _ => false,
             };
-            !member && !key && (!self.tokens[id].starts || self.is(id + 1, "="))
+            !member && !key && (!self.tokens[id].starts_statement || self.is_token(id + 1, "="))
         };
         (0..self.tokens.len()).any(|id| self.is_name(id, word) && uses(id))
     }

@@ -8,16 +8,16 @@ use oxc_allocator::Allocator;
 
 pub use compile::{CompileOptions, compile};
 pub use diagnostic::{DiagnosticCode, DiagnosticLabel, DiagnosticSeverity, ScriptDiagnostic};
+pub use inline_plan::InlinePlan;
 pub use line::{LineStarts, TextPosition};
 pub use map::{MappedSegment, SourceMap};
 pub use method::HandlerMethod;
-pub use modules::modules;
+pub use modules::module_specifiers;
 pub use program::{
     AccessGroup, CaptureKind, CapturedVariable, CellScope, CommitPoint, ConcurrencyClass, DependenceGraph,
     DependenceNode, HeaderReads, NumberedSite, RequestReads, ResourceHandler, ResourcePath, ScriptCell,
     ScriptProgram, ScriptResource, ScriptService,
 };
-pub use recipe::InlinePlan;
 pub use syntax::OutlinedConstruct;
 
 mod analyse;
@@ -27,23 +27,23 @@ mod emit;
 #[cfg(test)]
 mod fuzz;
 mod graph;
+pub mod inline_plan;
 mod lex;
 mod line;
 pub mod map;
 mod method;
 mod modules;
 mod parse;
+mod parser_thread;
 mod prepass;
 pub mod program;
-pub mod recipe;
-mod room;
 mod status;
 mod syntax;
 
 /// Returns the constructs of a text, in source order, and all of its syntax errors.
 #[must_use]
 pub fn outline(source: &str) -> (Vec<OutlinedConstruct>, Vec<ScriptDiagnostic>) {
-    room::with_room(source, |source| {
+    parser_thread::with_parser_thread(source, |source| {
         let allocator = Allocator::default();
         let parsed = parse::parse(&allocator, source);
         (parsed.syntax.outline(&LineStarts::new(source)), parsed.diagnostics)

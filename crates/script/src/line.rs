@@ -44,12 +44,15 @@ impl<'s> LineStarts<'s> {
         }
         let line = self.starts.partition_point(|start| *start <= offset);
         let start = self.starts[line - 1];
-        TextPosition { line: count(line), column: count(self.source[start..offset].chars().count() + 1) }
+        TextPosition {
+            line: saturating_u32(line),
+            column: saturating_u32(self.source[start..offset].chars().count() + 1),
+        }
     }
 
     /// Returns a line's text without its line terminator, by the line's number.
     #[must_use]
-    pub fn text(&self, line: u32) -> &'s str {
+    pub fn line_text(&self, line: u32) -> &'s str {
         let line = line as usize;
         let start = line.checked_sub(1).and_then(|index| self.starts.get(index));
         let Some(&start) = start else { return "" };
@@ -59,7 +62,7 @@ impl<'s> LineStarts<'s> {
 }
 
 /// Converts a line or column number. Texts that would overflow it are too long to be compiled.
-pub(crate) fn count(number: usize) -> u32 {
+pub(crate) fn saturating_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
@@ -87,7 +90,13 @@ mod tests {
         );
         assert_eq!(lines.position(1).to_string(), "1:1", "an offset within a character gives its beginning");
         assert_eq!(
-            [lines.text(1), lines.text(2), lines.text(5), lines.text(9), lines.text(0)],
+            [
+                lines.line_text(1),
+                lines.line_text(2),
+                lines.line_text(5),
+                lines.line_text(9),
+                lines.line_text(0)
+            ],
             ["é😀x", "y", "", "", ""]
         );
     }

@@ -34,7 +34,7 @@ impl SourceMap {
     /// Returns the position in the S file of the nearest segment at or before a position of the emitted text,
     /// in the same line.
     #[must_use]
-    pub fn original(&self, line: u32, column: u32) -> Option<TextPosition> {
+    pub fn original_position(&self, line: u32, column: u32) -> Option<TextPosition> {
         let place = TextPosition { line, column };
         let after = self.segments.partition_point(|segment| segment.emitted <= place);
         let segment = self.segments.get(after.checked_sub(1)?)?;
@@ -43,14 +43,14 @@ impl SourceMap {
 
     /// Returns the position in the emitted text that has this origin, if there is one.
     #[must_use]
-    pub fn emitted(&self, original: TextPosition) -> Option<TextPosition> {
+    pub fn emitted_position(&self, original: TextPosition) -> Option<TextPosition> {
         let there = |segment: &&MappedSegment| segment.original == original;
         self.segments.iter().find(there).map(|segment| segment.emitted)
     }
 
     /// Returns the map as the JSON text of a source map, revision 3.
     #[must_use]
-    pub fn v3(&self, name: &str, source: &str) -> String {
+    pub fn to_v3_json(&self, name: &str, source: &str) -> String {
         let text = |text: &str| serde_json::Value::from(text).to_string();
         let (name, source, mappings) = (text(name), text(source), self.mappings());
         format!(
@@ -72,10 +72,10 @@ impl SourceMap {
             }
             is_first = false;
             let now = [segment.emitted.column - 1, segment.original.line - 1, segment.units].map(i64::from);
-            vlq(&mut out, now[0] - column);
-            vlq(&mut out, 0);
-            vlq(&mut out, now[1] - to_line);
-            vlq(&mut out, now[2] - to_column);
+            push_vlq(&mut out, now[0] - column);
+            push_vlq(&mut out, 0);
+            push_vlq(&mut out, now[1] - to_line);
+            push_vlq(&mut out, now[2] - to_column);
             [column, to_line, to_column] = now;
         }
         out
@@ -83,7 +83,7 @@ impl SourceMap {
 }
 
 /// Appends a number as a base 64 VLQ: five bits a digit, lowest first. The first bit is the sign.
-fn vlq(out: &mut String, number: i64) {
+fn push_vlq(out: &mut String, number: i64) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut rest = (number.unsigned_abs() << 1) | u64::from(number < 0);
     loop {

@@ -28,23 +28,23 @@ impl HandlerMethod {
         [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];
 
     /// The methods that a handler can be declared for. The gateway answers OPTIONS itself.
-    pub(crate) const HANDLED: [Self; 6] =
+    pub(crate) const HANDLER_METHODS: [Self; 6] =
         [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete];
 
     /// Returns the method of this name, if a handler can be declared for it.
-    pub(crate) fn handled(word: &str) -> Option<Self> {
-        Self::HANDLED.into_iter().find(|method| method.word() == word)
+    pub(crate) fn from_handler_name(word: &str) -> Option<Self> {
+        Self::HANDLER_METHODS.into_iter().find(|method| method.as_str() == word)
     }
 
     /// Returns the method of this name.
     #[must_use]
-    pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| method.word() == word)
+    pub fn from_name(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str() == word)
     }
 
     /// Returns the method's name in HTTP.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
             Self::Head => "HEAD",

@@ -13,14 +13,14 @@ use oxc_ast_visit::{Visit, walk};
 use oxc_parser::Parser;
 use oxc_span::SourceType;
 
-use crate::room;
+use crate::parser_thread;
 
 /// Returns the modules that a JavaScript or TypeScript file refers to by `import`, `export .. from`,
 /// `import(..)` and `require(..)`, in source order. Returns an empty list for other files.
 #[must_use]
-pub fn modules(text: &str, file: &Path) -> Vec<String> {
+pub fn module_specifiers(text: &str, file: &Path) -> Vec<String> {
     let Ok(source) = SourceType::from_path(file) else { return Vec::new() };
-    let named = room::with_room(text, |text| {
+    let named = parser_thread::with_parser_thread(text, |text| {
         let allocator = Allocator::default();
         let mut named = NamedModule::default();
         named.visit_program(&Parser::new(&allocator, text, source).parse().program);
@@ -33,7 +33,7 @@ pub fn modules(text: &str, file: &Path) -> Vec<String> {
 struct NamedModule(Vec<String>);
 
 impl NamedModule {
-    fn note(&mut self, name: &Expression<'_>) {
+    fn record_specifier(&mut self, name: &Expression<'_>) {
         if let Expression::StringLiteral(name) = name {
             self.0.push(name.value.to_string());
         }
@@ -54,7 +54,7 @@ impl<'a> Visit<'a> for NamedModule {
     }
 
     fn visit_import_expression(&mut self, import: &ImportExpression<'a>) {
-        self.note(&import.source);
+        self.record_specifier(&import.source);
         walk::walk_import_expression(self, import);
     }
 
@@ -63,7 +63,7 @@ impl<'a> Visit<'a> for NamedModule {
             && callee.name == "require"
             && let Some(argument) = Argument::as_expression(argument)
         {
-            self.note(argument);
+            self.record_specifier(argument);
         }
         walk::walk_call_expression(self, call);
     }
@@ -85,14 +85,17 @@ mod tests {
             // import './not.mjs'
             const text = \"import './nor.mjs'\"";
         let found = ["./a.mjs", "./b.mjs", "./c.mjs", "./d.mjs", "./e.mjs", "./f.cjs"];
-        assert_eq!(modules(text, Path::new("x.mjs")), found);
-        assert_eq!(modules("import type { T } from './t.ts'\nlet n: T", Path::new("x.ts")), ["./t.ts"]);
+        assert_eq!(module_specifiers(text, Path::new("x.mjs")), found);
+        assert_eq!(
+            module_specifiers("import type { T } from './t.ts'\nlet n: T", Path::new("x.ts")),
+            ["./t.ts"]
+        );
     }
 
     #[test]
     fn other_files_have_no_module_names() {
-        assert!(modules("{\"a\": \"./b.mjs\"}", Path::new("x.json")).is_empty());
-        assert!(modules("import from from from", Path::new("x.mjs")).is_empty());
-        assert!(modules("\u{0}\u{ffff}((((", Path::new("x.js")).is_empty());
+        assert!(module_specifiers("{\"a\": \"./b.mjs\"}", Path::new("x.json")).is_empty());
+        assert!(module_specifiers("import from from from", Path::new("x.mjs")).is_empty());
+        assert!(module_specifiers("\u{0}\u{ffff}((((", Path::new("x.js")).is_empty());
     }
 }

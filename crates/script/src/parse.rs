@@ -45,23 +45,23 @@ pub(crate) struct SyntaxTree<'a> {
 }
 
 /// The maximum number of JavaScript syntax errors to report.
-const MISTAKES: usize = 20;
+const MAX_SYNTAX_ERRORS: usize = 20;
 
 /// Parses a text.
 pub(crate) fn parse<'a>(allocator: &'a Allocator, source: &str) -> ParsedScript<'a> {
-    let EncodedText { text, map, mut syntax, mut diagnostics, broken } = prepass::encode(source);
+    let EncodedText { text, map, mut syntax, mut diagnostics, is_broken: broken } = prepass::encode(source);
     let (source, encoded) = (allocator.alloc_str(source), allocator.alloc_str(&text));
     let mut tree = None;
     if !broken {
-        let (read, errors) = read(allocator, encoded, &syntax, &map);
-        javascript::explain(source, &errors, &map, &mut diagnostics);
+        let (read, errors) = parse_with_recovery(allocator, encoded, &syntax, &map);
+        javascript::add_syntax_errors(source, &errors, &map, &mut diagnostics);
         tree = read;
     }
     if let Some(tree) = &tree {
         link::link(tree.program, &map, &mut syntax, &mut diagnostics);
         check::check(&syntax, &mut diagnostics);
     }
-    diagnostic::sort(&mut diagnostics);
+    diagnostic::sort_diagnostics(&mut diagnostics);
     let failed = diagnostics.iter().any(|it| it.severity == DiagnosticSeverity::Error);
     ParsedScript { source, encoded, map, syntax, diagnostics, tree: tree.filter(|_| !failed) }
 }
@@ -69,14 +69,14 @@ pub(crate) fn parse<'a>(allocator: &'a Allocator, source: &str) -> ParsedScript<
 /// Parses the encoded text. oxc stops at the first error that it cannot recover from. Then the innermost
 /// block of S that contains it is blanked out and the rest is parsed again, so that one run reports an error
 /// in each handler.
-fn read<'a>(
+fn parse_with_recovery<'a>(
     allocator: &'a Allocator,
     encoded: &'a str,
     syntax: &SyntaxConstructs,
     map: &OffsetMap,
 ) -> (Option<SyntaxTree<'a>>, Vec<OxcDiagnostic>) {
     let (mut text, mut errors) = (encoded, Vec::new());
-    for _ in 0..MISTAKES {
+    for _ in 0..MAX_SYNTAX_ERRORS {
         let parsed = Parser::new(allocator, text, SourceType::mjs()).parse();
         errors.extend(parsed.diagnostics.errors().cloned());
         if !parsed.panicked {
@@ -87,14 +87,14 @@ fn read<'a>(
             return (Some(SyntaxTree { program, semantic: built.semantic }), errors);
         }
         let place = errors.last().and_then(|error| error.labels.first()).map(|label| label.span().start);
-        let Some(without) = place.and_then(|place| without_block(text, place, syntax, map)) else { break };
+        let Some(without) = place.and_then(|place| blank_out_block(text, place, syntax, map)) else { break };
         text = allocator.alloc_str(&without);
     }
     (None, errors)
 }
 
 /// Blanks out the innermost block of S around an offset. Returns `None` if the text would not change.
-fn without_block(text: &str, place: u32, syntax: &SyntaxConstructs, map: &OffsetMap) -> Option<String> {
+fn blank_out_block(text: &str, place: u32, syntax: &SyntaxConstructs, map: &OffsetMap) -> Option<String> {
     let place = map.to_source(place as usize);
     let inner = |body: &Range<usize>| body.start + 1..body.end.saturating_sub(1);
     let bodies = syntax.constructs.iter().filter(|construct| construct.kind.has_scope());

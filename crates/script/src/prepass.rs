@@ -37,18 +37,18 @@ pub(crate) struct EncodedText {
     pub(crate) syntax: SyntaxConstructs,
     pub(crate) diagnostics: Vec<ScriptDiagnostic>,
     /// Whether a bracket or token is unterminated. The text cannot be parsed then.
-    pub(crate) broken: bool,
+    pub(crate) is_broken: bool,
 }
 
 /// Encodes a text.
 pub(crate) fn encode(source: &str) -> EncodedText {
     let lexed = crate::lex::lex(source);
     let mut finder = ConstructFinder::new(&lexed);
-    let broken = !lexed.faults.is_empty();
+    let broken = !lexed.errors.is_empty();
     if broken {
-        finder.diagnostics = brackets::explain(&lexed);
+        finder.diagnostics = brackets::lexical_diagnostics(&lexed);
     } else {
-        finder.find();
+        finder.find_constructs();
     }
     finder.finish(broken)
 }
@@ -62,21 +62,21 @@ struct ConstructFinder<'l> {
     /// The construct whose body each frame is.
     bodies: Vec<Option<ConstructId>>,
     /// The heads of inline handlers, which are processed together with their resource.
-    taken: HashSet<TokenId>,
+    inline_heads: HashSet<TokenId>,
     /// The first token that is searched for constructs; earlier ones are skipped.
-    skipped: TokenId,
+    resume_at: TokenId,
     /// Whether the body of a service was not found. Constructs outside of services may then belong to it.
-    lost: bool,
+    is_body_missing: bool,
 }
 
 /// The position of a statement.
 struct StatementPosition {
     /// The innermost enclosing service, resource or handler.
-    around: Option<ConstructId>,
+    enclosing: Option<ConstructId>,
     /// Whether a JavaScript function or class is in between.
     in_function: bool,
     /// Whether the statement is directly in that body, not in a nested block.
-    directly: bool,
+    is_direct: bool,
 }
 
 impl<'l> ConstructFinder<'l> {
@@ -87,38 +87,39 @@ impl<'l> ConstructFinder<'l> {
             edits: Vec::new(),
             diagnostics: Vec::new(),
             bodies: vec![None; lexed.frames.len()],
-            taken: HashSet::new(),
-            skipped: 0,
-            lost: false,
+            inline_heads: HashSet::new(),
+            resume_at: 0,
+            is_body_missing: false,
         }
     }
 
-    fn find(&mut self) {
+    fn find_constructs(&mut self) {
         for id in 0..self.lexed.tokens.len() {
             let token = self.lexed.tokens[id];
-            if token.kind != TokenKind::Name || !token.starts || id < self.skipped {
+            if token.kind != TokenKind::Name || !token.starts_statement || id < self.resume_at {
                 continue;
             }
-            match self.lexed.text(id) {
-                "service" => self.service(id),
-                "res" => self.res(id),
-                "on" => self.on(id),
-                "state" => self.state(id),
-                "respond" => self.respond(id),
-                "par" => self.par(id),
-                "pfor" => self.pfor(id),
+            match self.lexed.token_text(id) {
+                "service" => self.find_service(id),
+                "res" => self.find_resource(id),
+                "on" => self.find_handler(id),
+                "state" => self.find_state(id),
+                "respond" => self.find_respond(id),
+                "par" => self.find_par(id),
+                "pfor" => self.find_pfor(id),
                 _ => {}
             }
         }
     }
 
     fn finish(mut self, broken: bool) -> EncodedText {
-        let AppliedEdits { text, map, begins } = map::apply(self.lexed.source, self.edits);
+        let AppliedEdits { text, map, statement_starts: begins } =
+            map::apply_edits(self.lexed.source, self.edits);
         for (id, at) in begins {
-            self.syntax.constructs[id].encoded = u32::try_from(at).unwrap_or(u32::MAX);
+            self.syntax.constructs[id].encoded_start = u32::try_from(at).unwrap_or(u32::MAX);
         }
-        self.syntax.nest();
-        EncodedText { text, map, syntax: self.syntax, diagnostics: self.diagnostics, broken }
+        self.syntax.set_parents();
+        EncodedText { text, map, syntax: self.syntax, diagnostics: self.diagnostics, is_broken: broken }
     }
 
     fn token(&self, id: TokenId) -> Option<LexToken> {
@@ -131,76 +132,85 @@ impl<'l> ConstructFinder<'l> {
     }
 
     /// Returns the range from the first byte of one token to the last of another.
-    fn between(&self, first: TokenId, last: TokenId) -> Range<usize> {
+    fn token_range(&self, first: TokenId, last: TokenId) -> Range<usize> {
         self.span(first).start..self.span(last).end
     }
 
     /// Whether a token is on the same line as the previous one.
-    fn same_line(&self, id: TokenId) -> bool {
+    fn is_on_same_line(&self, id: TokenId) -> bool {
         self.token(id).is_some_and(|token| !token.newline)
     }
 
     /// Whether a token is a name on the same line as the previous token, which a construct can declare.
-    fn names(&self, id: TokenId) -> bool {
-        self.same_line(id) && self.token(id).is_some_and(|token| token.kind == TokenKind::Name)
+    fn is_declarable_name(&self, id: TokenId) -> bool {
+        self.is_on_same_line(id) && self.token(id).is_some_and(|token| token.kind == TokenKind::Name)
     }
 
     /// Returns the innermost service, resource or handler that encloses a frame's statements.
-    fn place(&self, frame: FrameId) -> StatementPosition {
+    fn statement_position(&self, frame: FrameId) -> StatementPosition {
         let (mut in_function, mut directly) = (false, true);
-        for (id, frame) in self.lexed.around(frame) {
+        for (id, frame) in self.lexed.enclosing_frames(frame) {
             let body = self.bodies.get(id).copied().flatten();
             if let Some(construct) = body.filter(|body| self.syntax.constructs[*body].kind.has_scope()) {
-                return StatementPosition { around: Some(construct), in_function, directly };
+                return StatementPosition { enclosing: Some(construct), in_function, is_direct: directly };
             }
             in_function |=
                 matches!(frame.kind, FrameKind::Function(_) | FrameKind::Class(_) | FrameKind::StaticBlock);
             directly = false;
         }
-        StatementPosition { around: None, in_function, directly: self.lexed.frames[frame].parent.is_none() }
+        StatementPosition {
+            enclosing: None,
+            in_function,
+            is_direct: self.lexed.frames[frame].parent.is_none(),
+        }
     }
 
     /// Whether a frame is in a handler, regardless of functions and blocks in between.
-    fn in_handler(&self, frame: FrameId) -> bool {
-        self.lexed.around(frame).any(|(id, _)| {
+    fn is_in_handler(&self, frame: FrameId) -> bool {
+        self.lexed.enclosing_frames(frame).any(|(id, _)| {
             let body = self.bodies.get(id).copied().flatten();
             body.is_some_and(|body| matches!(self.syntax.constructs[body].kind, ConstructKind::On { .. }))
         })
     }
 
     /// Whether a frame is in a service.
-    fn in_service(&self, frame: FrameId) -> bool {
-        self.lexed.around(frame).any(|(_, frame)| frame.kind == FrameKind::Service)
+    fn is_in_service(&self, frame: FrameId) -> bool {
+        self.lexed.enclosing_frames(frame).any(|(_, frame)| frame.kind == FrameKind::Service)
     }
 
-    fn add(&mut self, kind: ConstructKind, span: Range<usize>, body: Option<TokenId>) -> ConstructId {
+    fn add_construct(
+        &mut self,
+        kind: ConstructKind,
+        span: Range<usize>,
+        body: Option<TokenId>,
+    ) -> ConstructId {
         let id = self.syntax.constructs.len();
         if let Some(frame) = body.and_then(|open| self.token(open)).and_then(|token| token.bracket) {
             self.bodies[frame] = Some(id);
         }
-        let body = body.map(|open| self.between(open, self.lexed.closing(open)));
+        let body = body.map(|open| self.token_range(open, self.lexed.closing_token(open)));
         self.syntax.constructs.push(SyntaxConstruct {
             kind,
             parent: None,
             span,
             body,
-            encoded: 0,
+            encoded_start: 0,
             scope: None,
         });
         id
     }
 
     /// Replaces a range by `text`. `begins` is a construct whose statement begins at an offset in `text`.
-    fn replace(&mut self, range: Range<usize>, text: &str, begins: Option<(ConstructId, usize)>) {
-        self.edits.push(TextReplacement { range, text: text.into(), begins });
+    fn replace_range(&mut self, range: Range<usize>, text: &str, begins: Option<(ConstructId, usize)>) {
+        self.edits.push(TextReplacement { range, text: text.into(), statement_start: begins });
     }
 
     fn insert_after(&mut self, id: TokenId, text: &str) {
         let end = self.span(id).end;
-        self.replace(end..end, text, None);
+        self.replace_range(end..end, text, None);
     }
 
-    fn error(
+    fn report_error(
         &mut self,
         code: DiagnosticCode,
         span: Range<usize>,

@@ -6,10 +6,10 @@
 use serde::Serialize;
 
 use crate::diagnostic::ScriptDiagnostic;
+use crate::inline_plan::InlinePlan;
 use crate::line::TextPosition;
 use crate::map::SourceMap;
 use crate::method::HandlerMethod;
-use crate::recipe::InlinePlan;
 
 /// A compiled S file.
 #[derive(Clone, Debug, Default, Serialize)]

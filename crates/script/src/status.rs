@@ -11,7 +11,7 @@ pub(crate) struct StatusResponse<'o, 'a> {
 impl<'o, 'a> StatusResponse<'o, 'a> {
     /// Returns the status response of a value, if it is one: an object literal with exactly one member, which
     /// maps a status code to an object literal.
-    pub(crate) fn of(value: &'o Expression<'a>) -> Option<Self> {
+    pub(crate) fn from_expression(value: &'o Expression<'a>) -> Option<Self> {
         let Expression::ObjectExpression(object) = value.without_parentheses() else { return None };
         let [ObjectPropertyKind::ObjectProperty(only)] = object.properties.as_slice() else { return None };
         let PropertyKey::NumericLiteral(status) = &only.key else { return None };
@@ -22,17 +22,17 @@ impl<'o, 'a> StatusResponse<'o, 'a> {
     }
 
     /// Returns the members that are headers, including spread elements.
-    pub(crate) fn headers(&self) -> impl Iterator<Item = &'o ObjectPropertyKind<'a>> {
-        self.members.iter().filter(|member| body_of(member).is_none())
+    pub(crate) fn header_members(&self) -> impl Iterator<Item = &'o ObjectPropertyKind<'a>> {
+        self.members.iter().filter(|member| body_property(member).is_none())
     }
 
     /// Returns the members named `body`. The last one counts.
-    pub(crate) fn bodies(&self) -> impl Iterator<Item = &'o ObjectProperty<'a>> {
-        self.members.iter().filter_map(body_of)
+    pub(crate) fn body_members(&self) -> impl Iterator<Item = &'o ObjectProperty<'a>> {
+        self.members.iter().filter_map(body_property)
     }
 }
 
-fn body_of<'o, 'a>(member: &'o ObjectPropertyKind<'a>) -> Option<&'o ObjectProperty<'a>> {
+fn body_property<'o, 'a>(member: &'o ObjectPropertyKind<'a>) -> Option<&'o ObjectProperty<'a>> {
     let ObjectPropertyKind::ObjectProperty(property) = member else { return None };
     let property: &ObjectProperty<'a> = property;
     let is_body = !property.computed && property.key.static_name().is_some_and(|name| name == "body");

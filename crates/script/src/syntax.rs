@@ -44,7 +44,7 @@ pub(crate) struct SyntaxConstruct {
     /// without braces.
     pub(crate) body: Option<Range<usize>>,
     /// The start of its statement in the encoded text.
-    pub(crate) encoded: u32,
+    pub(crate) encoded_start: u32,
     /// The scope of its body, once the tree has been built: the scope of the function that represents a
     /// service, a resource or a handler, or of a block or loop.
     pub(crate) scope: Option<ScopeId>,
@@ -115,7 +115,7 @@ impl ConstructKind {
 
 impl SyntaxConstructs {
     /// Sets the parent of each construct, by their ranges.
-    pub(crate) fn nest(&mut self) {
+    pub(crate) fn set_parents(&mut self) {
         let mut open: Vec<ConstructId> = Vec::new();
         for id in 0..self.constructs.len() {
             let start = self.constructs[id].span.start;
@@ -132,41 +132,47 @@ impl SyntaxConstructs {
         let outlined = |(id, construct): (ConstructId, &SyntaxConstruct)| OutlinedConstruct {
             kind: construct.kind.name(),
             position: lines.position(construct.span.start),
-            depth: self.around(id).count(),
+            depth: self.enclosing_constructs(id).count(),
         };
         self.constructs.iter().enumerate().map(outlined).collect()
     }
 
     /// Returns the construct whose statement begins at this offset of the encoded text.
-    pub(crate) fn at(&self, encoded: u32) -> Option<(ConstructId, &SyntaxConstruct)> {
-        let id = self.constructs.binary_search_by_key(&encoded, |construct| construct.encoded).ok()?;
+    pub(crate) fn construct_at(&self, encoded: u32) -> Option<(ConstructId, &SyntaxConstruct)> {
+        let id = self.constructs.binary_search_by_key(&encoded, |construct| construct.encoded_start).ok()?;
         Some((id, &self.constructs[id]))
     }
 
     /// Returns the constructs nested in one, at any depth, in source order.
-    pub(crate) fn within(&self, id: ConstructId) -> impl Iterator<Item = (ConstructId, &SyntaxConstruct)> {
+    pub(crate) fn nested_constructs(
+        &self,
+        id: ConstructId,
+    ) -> impl Iterator<Item = (ConstructId, &SyntaxConstruct)> {
         let end = self.constructs[id].span.end;
         self.constructs.iter().enumerate().skip(id + 1).take_while(move |(_, it)| it.span.start < end)
     }
 
     /// Returns the enclosing constructs, innermost first.
-    pub(crate) fn around(&self, id: ConstructId) -> impl Iterator<Item = (ConstructId, &SyntaxConstruct)> {
+    pub(crate) fn enclosing_constructs(
+        &self,
+        id: ConstructId,
+    ) -> impl Iterator<Item = (ConstructId, &SyntaxConstruct)> {
         let with = |id: Option<ConstructId>| id.and_then(|id| Some((id, self.constructs.get(id)?)));
         let first = with(self.constructs.get(id).and_then(|construct| construct.parent));
         std::iter::successors(first, move |(_, construct)| with(construct.parent))
     }
 
     /// Returns the service that encloses a construct.
-    pub(crate) fn service_of(&self, id: ConstructId) -> Option<ConstructId> {
+    pub(crate) fn enclosing_service(&self, id: ConstructId) -> Option<ConstructId> {
         let is_service =
             |construct: &SyntaxConstruct| matches!(construct.kind, ConstructKind::Service { .. });
-        self.around(id).find(|(_, construct)| is_service(construct)).map(|(id, _)| id)
+        self.enclosing_constructs(id).find(|(_, construct)| is_service(construct)).map(|(id, _)| id)
     }
 
     /// Returns the handler that encloses a construct.
     #[allow(dead_code, reason = "read by the analysis and the emission")]
-    pub(crate) fn handler_of(&self, id: ConstructId) -> Option<ConstructId> {
+    pub(crate) fn enclosing_handler(&self, id: ConstructId) -> Option<ConstructId> {
         let is_handler = |construct: &SyntaxConstruct| matches!(construct.kind, ConstructKind::On { .. });
-        self.around(id).find(|(_, construct)| is_handler(construct)).map(|(id, _)| id)
+        self.enclosing_constructs(id).find(|(_, construct)| is_handler(construct)).map(|(id, _)| id)
     }
 }

@@ -3,7 +3,7 @@
 
 use script::{CompileOptions, ScriptProgram, compile};
 
-fn program(source: &str) -> ScriptProgram {
+fn compile_valid(source: &str) -> ScriptProgram {
     compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|found| {
         let said: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
         panic!("{}", said.join("\n"))
@@ -11,11 +11,11 @@ fn program(source: &str) -> ScriptProgram {
 }
 
 /// Returns a handler with these statements.
-fn handler(statements: &str) -> String {
+fn post_handler(statements: &str) -> String {
     format!("service s {{ res '/a' on POST {{ res g = 'http://g/@'\n{statements}\n}} }}")
 }
 
-fn many(count: usize, one: impl Fn(usize) -> String) -> String {
+fn repeat_indexed(count: usize, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect()
 }
 
@@ -24,43 +24,64 @@ fn rejects_large_texts_with_the_limit() {
     let found = compile(&" ".repeat((1 << 20) + 1), "test.sjs", &CompileOptions::default())
         .expect_err("the text is too large");
     let [only] = found.as_slice() else { panic!("{found:?}") };
-    assert_eq!((only.code.code(), only.message.as_str()), ("s-too-large", "a file has at most 1024 KiB"));
+    assert_eq!((only.code.as_str(), only.message.as_str()), ("s-too-large", "a file has at most 1024 KiB"));
     assert!(!only.help.is_empty());
 }
 
 /// Guards against superlinear growth, which would make this test run for minutes.
 #[test]
 fn compiles_a_thousand_of_each_construct() {
-    const MANY: usize = 1000;
+    const CONSTRUCT_COUNT: usize = 1000;
     let texts = [
-        handler(&format!("par {{ {} }}", many(MANY, |i| format!("var a{i} = g.get({i})\n")))),
-        handler(&format!(
-            "par {{ var a0 = 1\n{} }}",
-            many(MANY, |i| format!("var a{} = g.get(a{i})\n", i + 1))
+        post_handler(&format!(
+            "par {{ {} }}",
+            repeat_indexed(CONSTRUCT_COUNT, |i| format!("var a{i} = g.get({i})\n"))
         )),
-        handler(&format!("par {{ var {} last }}", many(MANY, |i| format!("a{i} = g.get({i}), ")))),
-        handler(&format!("par {{ {} }}", "g.post(1)\n".repeat(MANY))),
-        handler(&format!("par {{ var x = {}1{} }}", "g.get(".repeat(MANY / 4), ")".repeat(MANY / 4))),
-        handler(&format!("{}{}", "par { g.get(1)\n".repeat(MANY / 4), "}".repeat(MANY / 4))),
-        handler(&format!("var o = []\npfor(var i in query.l) {{ {} }}", "o[i] = g.get(i)\n".repeat(MANY))),
-        handler(&format!(
-            "{} function f{MANY}() {{ return g.get(1) }} f0()",
-            many(MANY, |i| format!("function f{i}() {{ return f{}() }}\n", i + 1))
+        post_handler(&format!(
+            "par {{ var a0 = 1\n{} }}",
+            repeat_indexed(CONSTRUCT_COUNT, |i| format!("var a{} = g.get(a{i})\n", i + 1))
+        )),
+        post_handler(&format!(
+            "par {{ var {} last }}",
+            repeat_indexed(CONSTRUCT_COUNT, |i| format!("a{i} = g.get({i}), "))
+        )),
+        post_handler(&format!("par {{ {} }}", "g.post(1)\n".repeat(CONSTRUCT_COUNT))),
+        post_handler(&format!(
+            "par {{ var x = {}1{} }}",
+            "g.get(".repeat(CONSTRUCT_COUNT / 4),
+            ")".repeat(CONSTRUCT_COUNT / 4)
+        )),
+        post_handler(&format!(
+            "{}{}",
+            "par { g.get(1)\n".repeat(CONSTRUCT_COUNT / 4),
+            "}".repeat(CONSTRUCT_COUNT / 4)
+        )),
+        post_handler(&format!(
+            "var o = []\npfor(var i in query.l) {{ {} }}",
+            "o[i] = g.get(i)\n".repeat(CONSTRUCT_COUNT)
+        )),
+        post_handler(&format!(
+            "{} function f{CONSTRUCT_COUNT}() {{ return g.get(1) }} f0()",
+            repeat_indexed(CONSTRUCT_COUNT, |i| format!("function f{i}() {{ return f{}() }}\n", i + 1))
         )),
         format!(
             "service s {{ {} }}",
-            many(MANY, |i| format!("res '/a{i}' {{ state n = {i}\non PUT {{ n++ }} }}\n"))
+            repeat_indexed(CONSTRUCT_COUNT, |i| format!(
+                "res '/a{i}' {{ state n = {i}\non PUT {{ n++ }} }}\n"
+            ))
         ),
-        many(MANY, |i| format!("service s{i} {{ res '/a' on GET {{ respond {i} }} }}\n")),
+        repeat_indexed(CONSTRUCT_COUNT, |i| {
+            format!("service s{i} {{ res '/a' on GET {{ respond {i} }} }}\n")
+        }),
     ];
     for text in texts {
-        assert!(program(&text).code.len() > text.len() / 2);
+        assert!(compile_valid(&text).code.len() > text.len() / 2);
     }
 }
 
 #[test]
 fn colliding_view_names_are_made_unique() {
-    let service = &program(
+    let service = &compile_valid(
         "service s { state a = 1, a$2 = 5\nres '/x' on POST { state a = 2\na$2++; a++; respond [a, a$2] } }",
     )
     .services[0];
@@ -71,11 +92,12 @@ fn colliding_view_names_are_made_unique() {
 #[test]
 fn using_and_eval_are_not_moved_into_functions() {
     for statement in ["using x = g.get(1), y = g.get(2)", "eval('a = 1')"] {
-        let program =
-            program(&handler(&format!("par {{ var a = g.get(3)\n{statement}\nvar b = g.get(4) }}")));
+        let program = compile_valid(&post_handler(&format!(
+            "par {{ var a = g.get(3)\n{statement}\nvar b = g.get(4) }}"
+        )));
         let graph = &program.graphs[0];
         assert!(program.code.contains(statement.split('=').next().expect("a part")), "{}", program.code);
-        assert_eq!(graph.edges.len(), 2, "{}", graph.text());
+        assert_eq!(graph.edges.len(), 2, "{}", graph.to_text());
         assert!(!program.code.contains("$r.par("), "{}", program.code);
     }
 }

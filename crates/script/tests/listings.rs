@@ -16,14 +16,14 @@ const LISTINGS: [(&str, &str); 6] = [
     ("7", include_str!("listings/7.sjs")),
 ];
 
-fn program(name: &str) -> (ScriptProgram, &'static str) {
+fn compile_listing(name: &str) -> (ScriptProgram, &'static str) {
     let (_, source) = LISTINGS.iter().find(|(listing, _)| *listing == name).expect("a listing");
     (compile(source, &format!("{name}.sjs"), &CompileOptions::default()).expect("a program"), source)
 }
 
 /// Returns the emitted code, with the properties of each handler.
-fn shown(name: &str) -> String {
-    let (program, _) = program(name);
+fn render_listing(name: &str) -> String {
+    let (program, _) = compile_listing(name);
     let mut out = program.code;
     for service in &program.services {
         for handler in &service.handlers {
@@ -33,7 +33,7 @@ fn shown(name: &str) -> String {
             out += &format!(
                 "\n// {} {}: {:?} {cells:?}, commits {:?}, reads {:?}",
                 resource.key,
-                handler.method.word(),
+                handler.method.as_str(),
                 handler.class,
                 handler.commit,
                 handler.reads
@@ -45,44 +45,44 @@ fn shown(name: &str) -> String {
 
 #[test]
 fn listing_1_is_a_stateful_service() {
-    insta::assert_snapshot!(shown("1"));
+    insta::assert_snapshot!(render_listing("1"));
 }
 
 #[test]
 fn listing_2_passes_a_response_through() {
-    insta::assert_snapshot!(shown("2"));
+    insta::assert_snapshot!(render_listing("2"));
 }
 
 #[test]
 fn listing_3_declares_a_resource_for_each_request() {
-    insta::assert_snapshot!(shown("3"));
+    insta::assert_snapshot!(render_listing("3"));
 }
 
 #[test]
 fn listing_4_calls_two_services_concurrently() {
-    insta::assert_snapshot!(shown("4"));
+    insta::assert_snapshot!(render_listing("4"));
 }
 
 #[test]
 fn listing_5_is_the_graph_of_listing_4() {
-    insta::assert_snapshot!(program("4").0.graphs[0].text());
-    insta::assert_snapshot!("picture", program("4").0.graphs[0].svg());
+    insta::assert_snapshot!(compile_listing("4").0.graphs[0].to_text());
+    insta::assert_snapshot!("picture", compile_listing("4").0.graphs[0].to_svg());
 }
 
 #[test]
 fn listing_6_crawls() {
-    insta::assert_snapshot!(shown("6"));
+    insta::assert_snapshot!(render_listing("6"));
 }
 
 #[test]
 fn listing_7_maps_and_reduces() {
-    insta::assert_snapshot!(shown("7"));
+    insta::assert_snapshot!(render_listing("7"));
 }
 
 #[test]
 fn emits_valid_javascript() {
     for (name, _) in LISTINGS {
-        let (program, _) = program(name);
+        let (program, _) = compile_listing(name);
         let allocator = Allocator::default();
         let parsed = Parser::new(&allocator, &program.code, SourceType::script()).parse();
         assert!(!parsed.diagnostics.has_errors(), "{name}\n{}", program.code);
@@ -92,15 +92,20 @@ fn emits_valid_javascript() {
 #[test]
 fn source_map_covers_all_copied_words() {
     for (name, source) in LISTINGS {
-        let (program, _) = program(name);
+        let (program, _) = compile_listing(name);
         let (lines, emitted) = (LineStarts::new(source), LineStarts::new(&program.code));
         let mut led = 0;
         for (index, _) in source.match_indices("query.") {
             let original = lines.position(index);
-            let place =
-                program.map.emitted(original).unwrap_or_else(|| panic!("{name}: nothing at {original}"));
-            assert!(emitted.text(place.line)[place.column as usize - 1..].starts_with("query."), "{name}");
-            assert_eq!(program.map.original(place.line, place.column), Some(original), "{name}");
+            let place = program
+                .map
+                .emitted_position(original)
+                .unwrap_or_else(|| panic!("{name}: nothing at {original}"));
+            assert!(
+                emitted.line_text(place.line)[place.column as usize - 1..].starts_with("query."),
+                "{name}"
+            );
+            assert_eq!(program.map.original_position(place.line, place.column), Some(original), "{name}");
             led += 1;
         }
         assert!(led > 0 || ["3", "1"].contains(&name), "{name}");
@@ -109,19 +114,20 @@ fn source_map_covers_all_copied_words() {
 
 #[test]
 fn source_map_maps_calls_to_the_source() {
-    let (program, source) = program("3");
+    let (program, source) = compile_listing("3");
     let (line, text) =
         program.code.lines().enumerate().find(|(_, line)| line.contains("$r.call")).expect("a call");
     let column = text.find("$r.call").expect("a call") + 1;
-    let original = program.map.original(line as u32 + 1, column as u32).expect("a place");
-    let written = LineStarts::new(source).text(original.line);
+    let original = program.map.original_position(line as u32 + 1, column as u32).expect("a place");
+    let written = LineStarts::new(source).line_text(original.line);
     assert!(written[original.column as usize - 1..].starts_with("g.get(query.q)"), "{written} {original}");
 }
 
 #[test]
 fn source_map_has_the_v3_format() {
-    let (program, source) = program("1");
-    let map: serde_json::Value = serde_json::from_str(&program.map.v3("1.sjs", source)).expect("JSON");
+    let (program, source) = compile_listing("1");
+    let map: serde_json::Value =
+        serde_json::from_str(&program.map.to_v3_json("1.sjs", source)).expect("JSON");
     assert_eq!(map["version"], 3);
     assert_eq!(map["sourcesContent"][0], source);
     let lines = map["mappings"].as_str().expect("text").split(';').count();
@@ -131,7 +137,7 @@ fn source_map_has_the_v3_format() {
 #[test]
 fn listings_3_and_7_commit_before_they_wait() {
     for name in ["3", "7"] {
-        let handler = &program(name).0.services[0].handlers[0];
+        let handler = &compile_listing(name).0.services[0].handlers[0];
         assert_eq!(handler.class, ConcurrencyClass::Writer);
         assert!(matches!(handler.commit, CommitPoint::Early(_)), "{name}");
     }

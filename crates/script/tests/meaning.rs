@@ -8,7 +8,7 @@ use proptest::prelude::any;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
 
-use meaning::node::{NodeProcess, program};
+use meaning::node::{NodeProcess, compile_valid};
 use meaning::write::HandlerGenerator;
 
 mod meaning {
@@ -17,20 +17,20 @@ mod meaning {
 }
 
 /// Returns the sequential version of a program.
-fn sequential(source: &str) -> String {
+fn sequential_version(source: &str) -> String {
     source.replace("par {", "{").replace("pfor(", "/* S: sequential */ pfor(")
 }
 
 /// Runs random programs with `par` and `pfor`, and compares the results with those of their sequential
 /// versions.
-fn both_ways(engine: NodeProcess, cases: u32) {
+fn compare_with_sequential(engine: NodeProcess, cases: u32) {
     let node = RefCell::new(engine);
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&(vec(any::<u8>(), 0..=160), any::<u32>()), |(bytes, seed)| {
         let source = HandlerGenerator::program(&bytes);
         let mut node = node.borrow_mut();
-        let one = program(&source);
-        let other = program(&sequential(&source));
+        let one = compile_valid(&source);
+        let other = compile_valid(&sequential_version(&source));
         let parallel = node.run(&one, 0, seed, &json!({}));
         let expected = node.run(&other, 0, seed.wrapping_add(1), &json!({}));
         assert_eq!(parallel, expected, "{source}\n{}", one.code);
@@ -43,13 +43,13 @@ fn both_ways(engine: NodeProcess, cases: u32) {
 
 #[test]
 fn par_and_pfor_match_sequential_execution() {
-    both_ways(NodeProcess::start(), 400);
+    compare_with_sequential(NodeProcess::start(), 400);
 }
 
 #[test]
 fn par_and_pfor_match_sequential_execution_on_bun() {
     match NodeProcess::bun() {
-        Some(bun) => both_ways(bun, 100),
+        Some(bun) => compare_with_sequential(bun, 100),
         None => eprintln!("Bun is not installed: `scripts/setup script` installs it"),
     }
 }
@@ -59,7 +59,7 @@ fn the_calls_of_a_par_overlap() {
     let source = "service s { res '/a' on POST { res a = 'http://a/@', b = 'http://b/@'
       par { var x = a.get(1); var y = b.get(x); var z = a.get(2)
         respond x + y + z } } }";
-    let program = program(source);
+    let program = compile_valid(source);
     let graph = &program.graphs[0];
     assert_eq!(
         graph.edges.iter().map(|(from, to, why)| (*from, *to, why.as_str())).collect::<Vec<_>>(),
@@ -69,36 +69,38 @@ fn the_calls_of_a_par_overlap() {
 }
 
 /// Returns the graph of a handler's only `par`: each step with its dependencies.
-fn graph(declared: &str, statements: &str) -> Vec<(String, Vec<usize>)> {
+fn par_graph(declared: &str, statements: &str) -> Vec<(String, Vec<usize>)> {
     let source = format!(
         "service s {{ res '/a' on POST {{ res a = 'http://a/@', b = 'http://b/@'\n{declared}\npar {{ {statements} }} }} }}"
     );
-    let program = program(&source);
+    let program = compile_valid(&source);
     let graph = &program.graphs[0];
     let needs = |index| graph.edges.iter().filter(move |(_, to, _)| *to == index).map(|(from, _, _)| *from);
     graph.nodes.iter().enumerate().map(|(index, node)| (node.label.clone(), needs(index).collect())).collect()
 }
 
-fn steps(expected: &[(&str, &[usize])]) -> Vec<(String, Vec<usize>)> {
+fn expected_steps(expected: &[(&str, &[usize])]) -> Vec<(String, Vec<usize>)> {
     expected.iter().map(|(label, needs)| ((*label).to_owned(), needs.to_vec())).collect()
 }
 
 #[test]
 fn rule_18_splits_declarations_into_steps() {
-    let shown = graph("", "var x = a.get(1), y = b.get(2), z = a.get(x)\nrespond x + y + z");
+    let shown = par_graph("", "var x = a.get(1), y = b.get(2), z = a.get(x)\nrespond x + y + z");
     let expected: [(&str, &[usize]); 4] = [
         ("var x = a.get(1)", &[]),
         ("var y = b.get(2)", &[]),
         ("var z = a.get(x)", &[0]),
         ("respond x + y + z", &[1, 2]),
     ];
-    assert_eq!(shown, steps(&expected));
+    assert_eq!(shown, expected_steps(&expected));
 }
 
 #[test]
 fn rule_18_patterns_and_variables_without_calls_are_steps() {
-    let shown =
-        graph("", "let n = 1, { p, q: [r] } = a.get(n), [s] = b.get(2), t\nt = a.get(r)\nrespond [p, s, t]");
+    let shown = par_graph(
+        "",
+        "let n = 1, { p, q: [r] } = a.get(n), [s] = b.get(2), t\nt = a.get(r)\nrespond [p, s, t]",
+    );
     let expected: [(&str, &[usize]); 6] = [
         ("let n = 1", &[]),
         ("let { p, q: [r] } = a.get(n)", &[0]),
@@ -107,15 +109,15 @@ fn rule_18_patterns_and_variables_without_calls_are_steps() {
         ("t = a.get(r)", &[1, 3]),
         ("respond [p, s, t]", &[2, 4]),
     ];
-    assert_eq!(shown, steps(&expected));
+    assert_eq!(shown, expected_steps(&expected));
 }
 
 #[test]
 fn rule_18_unsafe_calls_of_one_resource_keep_their_order_within_a_declaration() {
-    let shown = graph("", "const x = a.post(1), y = b.post(2), z = a.put(3)");
+    let shown = par_graph("", "const x = a.post(1), y = b.post(2), z = a.put(3)");
     let expected: [(&str, &[usize]); 3] =
         [("const x = a.post(1)", &[]), ("const y = b.post(2)", &[]), ("const z = a.put(3)", &[0])];
-    assert_eq!(shown, steps(&expected));
+    assert_eq!(shown, expected_steps(&expected));
 }
 
 #[test]
@@ -134,22 +136,26 @@ fn rule_18_use_before_declaration_throws_in_par() {
         let source = format!(
             "service s {{ res '/a' on POST {{ res a = 'http://a/@', b = 'http://b/@'\npar {{ {statements} }} respond 1 }} }}"
         );
-        let answer = node.run(&program(&source), 0, 1, &json!({}));
+        let answer = node.run(&compile_valid(&source), 0, 1, &json!({}));
         let error = answer["error"].as_str().unwrap_or("");
         assert!(
             error.starts_with("ReferenceError") || error.starts_with("TypeError"),
             "{statements}: {answer}"
         );
-        assert_eq!(answer, node.run(&program(&sequential(&source)), 0, 1, &json!({})), "{statements}");
+        assert_eq!(
+            answer,
+            node.run(&compile_valid(&sequential_version(&source)), 0, 1, &json!({})),
+            "{statements}"
+        );
     }
 }
 
 #[test]
 fn rule_18_recursive_functions_do_not_prevent_parallel_calls() {
-    let shown = graph("", "const f = (n) => n ? f(n - 1) : 0, x = a.get(1), y = b.get(2)");
+    let shown = par_graph("", "const f = (n) => n ? f(n - 1) : 0, x = a.get(1), y = b.get(2)");
     assert_eq!(
         shown[1..],
-        steps(&[("", &[]), ("const x = a.get(1)", &[]), ("const y = b.get(2)", &[])])[1..]
+        expected_steps(&[("", &[]), ("const x = a.get(1)", &[]), ("const y = b.get(2)", &[])])[1..]
     );
 }
 
@@ -167,8 +173,8 @@ fn rule_19_repeats_bodies_without_braces() {
         let source = format!(
             "service s {{ res '/a' on POST {{ res a = 'http://a/@'\nvar out = [], l = [1, 2, 3]\npfor(var i in l) {body}\nrespond out }} }}"
         );
-        let answer = node.run(&program(&source), 0, 1, &json!({}));
-        let sequential = node.run(&program(&sequential(&source)), 0, 1, &json!({}));
+        let answer = node.run(&compile_valid(&source), 0, 1, &json!({}));
+        let sequential = node.run(&compile_valid(&sequential_version(&source)), 0, 1, &json!({}));
         for answer in [answer, sequential] {
             assert_eq!((&answer["answers"], puts(&answer)), (&json!([expected]), count), "{body}: {answer}");
         }
@@ -181,7 +187,7 @@ fn functions_that_use_state_keep_arguments_and_constructors() {
       function count(a) { const all = () => arguments.length; return all() + n + (function () { return arguments.length })() }
       function Item(x) { this.x = x + n }
       res '/a' on POST { respond [count(1, 2), count(), [5].map(count), new Item(3).x, new (Item)(4).x, new Item instanceof Item] } }";
-    let answer = NodeProcess::start().run(&program(source), 0, 1, &json!({}));
+    let answer = NodeProcess::start().run(&compile_valid(source), 0, 1, &json!({}));
     assert_eq!(answer["answers"], json!([[12, 10, [13], 13, 14, true]]), "{answer}");
 }
 
@@ -202,7 +208,7 @@ fn functions_of_a_resource_call_resources_and_use_its_state() {
           respond [even(3), even /* ( */ (even(3) + 1) === own.get(0), even(even(3) + 2), even(even(0)) === even(own.get(0)), inner(2) === own.get(0), sum(2), count(1, 2), [7].map(count), await all([later(1)])]
           function later(k) { return (function it(k) { return k ? it(k - 1) : odd(k) })(k) }
         } } }";
-    let answer = NodeProcess::start().run(&program(source), 0, 1, &json!({}));
+    let answer = NodeProcess::start().run(&compile_valid(source), 0, 1, &json!({}));
     assert_eq!(answer["answers"], json!([[-1, true, -1, true, true, 30, 17, [18], [-1]]]), "{answer}");
 }
 
@@ -225,7 +231,7 @@ fn functions_of_a_nested_resource_use_captured_variables() {
           class Item { value() { return x * 2 } }
           on POST { respond [bump(), n, same(), outer(), load(2) === own.get(0), new Item().value()] }
         } } }";
-    let program = program(source);
+    let program = compile_valid(source);
     let mut node = NodeProcess::start();
     let declared = node.run(&program, 0, 1, &json!({ "x": "3" }));
     let captured = &declared["answers"][0]["captured"];
@@ -236,7 +242,7 @@ fn functions_of_a_nested_resource_use_captured_variables() {
 }
 
 /// Returns a handler that runs a statement. `head` and `declared` declare its variables.
-fn handler(head: &str, declared: &str, statement: &str) -> String {
+fn statement_handler(head: &str, declared: &str, statement: &str) -> String {
     format!(
         "service s {{ {head}\n res '/a' on POST {{ {declared}\n var result\n{statement}\n;respond result\n }} }}"
     )
@@ -254,19 +260,23 @@ fn plain_javascript_keeps_its_meaning_on_variables_and_state() {
             "(async ($s) => {{\"use strict\"; $s.handler(0, async function (query, response, $r) {{ let {VALUES}; var result\n\
              {statement}\n;$r.respond(result) }}) }})"
         );
-        let mut expected = program("service s { res '/a' on POST {} }");
+        let mut expected = compile_valid("service s { res '/a' on POST {} }");
         expected.code = plain;
         let expected = node.run(&expected, 0, 0, &json!({}));
         assert_eq!(expected["error"], Value::Null, "{name}");
         assert_ne!(expected["answers"], json!(["undefined"]), "{name}");
         let sources = [
-            handler("", &format!("let {VALUES}"), statement),
-            handler(&format!("state {VALUES}"), "", statement),
-            handler("", &format!("state {VALUES}"), statement),
-            handler("", &format!("let {VALUES}; res unused = '/a'"), &format!("par {{ {statement}\n }}")),
+            statement_handler("", &format!("let {VALUES}"), statement),
+            statement_handler(&format!("state {VALUES}"), "", statement),
+            statement_handler("", &format!("state {VALUES}"), statement),
+            statement_handler(
+                "",
+                &format!("let {VALUES}; res unused = '/a'"),
+                &format!("par {{ {statement}\n }}"),
+            ),
         ];
         for source in sources {
-            let program = program(&source);
+            let program = compile_valid(&source);
             let answer = node.run(&program, 0, 0, &json!({}));
             assert_eq!(
                 answer["answers"], expected["answers"],

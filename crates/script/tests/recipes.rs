@@ -2,10 +2,10 @@
 //! worker.
 #![allow(missing_docs)]
 
-use script::recipe::{InlineOperation, ObjectEntry, UrlPiece, ValuePart};
+use script::inline_plan::{InlineOperation, ObjectEntry, UrlPiece, ValuePart};
 use script::{CompileOptions, HandlerMethod, InlinePlan, compile};
 
-fn recipe(body: &str) -> Option<InlinePlan> {
+fn compile_inline_plan(body: &str) -> Option<InlinePlan> {
     let source = format!(
         "const limit = 3; service s {{ res top = 'http://top/@'; res '/a' on GET {{\n\
          res user = 'http://u/@', items = 'http://i/?of=@', own = '/b?n=@'\n{body}\n}} }}"
@@ -15,15 +15,15 @@ fn recipe(body: &str) -> Option<InlinePlan> {
     program.services[0].handlers[0].recipe.clone()
 }
 
-fn after(body: &str) -> Vec<Vec<usize>> {
-    let recipe = recipe(body).unwrap_or_else(|| panic!("no recipe: {body}"));
+fn step_dependencies(body: &str) -> Vec<Vec<usize>> {
+    let recipe = compile_inline_plan(body).unwrap_or_else(|| panic!("no recipe: {body}"));
     recipe.steps.into_iter().map(|step| step.after).collect()
 }
 
 #[test]
 fn composing_two_responses_is_two_concurrent_calls_and_an_object() {
-    let recipe =
-        recipe("par { respond { ...user.get(query.id), items: items.get(query.id) } }").expect("one");
+    let recipe = compile_inline_plan("par { respond { ...user.get(query.id), items: items.get(query.id) } }")
+        .expect("one");
     let calls: Vec<_> = recipe.steps.iter().map(|step| (&step.after, &step.what)).collect();
     let url = |before: &str, after: &str| {
         let hole = UrlPiece::Encoded(ValuePart::Query("id".into()));
@@ -39,24 +39,25 @@ fn composing_two_responses_is_two_concurrent_calls_and_an_object() {
 #[test]
 fn calls_are_sequential_and_in_par_follow_their_inputs() {
     let body = "var a = user.get(1); var b = items.get(a.id), c = top.get(3)\nrespond [a, b, c]";
-    assert_eq!(after(body), [vec![], vec![0], vec![1], vec![2]]);
-    assert_eq!(after(&format!("par {{ {body} }}")), [vec![], vec![0], vec![1], vec![]]);
+    assert_eq!(step_dependencies(body), [vec![], vec![0], vec![1], vec![2]]);
+    assert_eq!(step_dependencies(&format!("par {{ {body} }}")), [vec![], vec![0], vec![1], vec![]]);
     let around = "var a, b; a = user.get(1); par { b = user.get(2); var c = user.get(3) } respond [a, b, c, user.get(4)]";
-    assert_eq!(after(around), [vec![], vec![0], vec![0], vec![1, 2]]);
+    assert_eq!(step_dependencies(around), [vec![], vec![0], vec![0], vec![1, 2]]);
 }
 
 #[test]
 fn bare_calls_are_passed_through_and_constants_need_no_call() {
-    let passed = recipe("respond user.get(query.id)").expect("one");
+    let passed = compile_inline_plan("respond user.get(query.id)").expect("one");
     assert!(matches!(passed.steps[0].what, InlineOperation::Call { passes: true, .. }));
-    let kept = recipe("var u = user.get(query.id); respond u").expect("one");
+    let kept = compile_inline_plan("var u = user.get(query.id); respond u").expect("one");
     assert!(matches!(kept.steps[0].what, InlineOperation::Call { passes: false, .. }));
-    assert_eq!(recipe("respond 'hello'").expect("one").steps, []);
+    assert_eq!(compile_inline_plan("respond 'hello'").expect("one").steps, []);
 }
 
 #[test]
 fn values_in_a_url_are_steps_at_the_declaration() {
-    let recipe = recipe("var u = user.get(1); res g = 'http://g/' + u.name + '?n=@'; respond [g.get(2)]");
+    let recipe =
+        compile_inline_plan("var u = user.get(1); res g = 'http://g/' + u.name + '?n=@'; respond [g.get(2)]");
     let steps = recipe.expect("one").steps;
     assert_eq!(steps[1].what, InlineOperation::Member(0, "name".into()));
     assert_eq!(steps[2].what, InlineOperation::Text(ValuePart::Step(1)));
@@ -109,10 +110,10 @@ fn other_forms_have_no_recipe() {
         "const a = user.get(1); { a } respond a",
         "var url = user.get(1); res far = url; respond far.get()",
     ] {
-        assert_eq!(recipe(body), None, "{body}");
+        assert_eq!(compile_inline_plan(body), None, "{body}");
     }
     let deep = format!("respond {}1{}", "[".repeat(40), "]".repeat(40));
-    assert_eq!(recipe(&deep), None);
+    assert_eq!(compile_inline_plan(&deep), None);
 }
 
 #[test]

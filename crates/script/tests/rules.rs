@@ -5,7 +5,7 @@ use script::{
     CommitPoint, CompileOptions, ConcurrencyClass, DiagnosticSeverity, HeaderReads, ScriptProgram, compile,
 };
 
-fn strictly(source: &str, strict_paths: bool) -> String {
+fn render_with_strictness(source: &str, strict_paths: bool) -> String {
     let found = match compile(source, "test.sjs", &CompileOptions { strict_paths }) {
         Ok(program) => program.warnings,
         Err(found) => found,
@@ -14,40 +14,40 @@ fn strictly(source: &str, strict_paths: bool) -> String {
     shown.join("\n")
 }
 
-fn said(source: &str) -> String {
-    strictly(source, false)
+fn render_diagnostics(source: &str) -> String {
+    render_with_strictness(source, false)
 }
 
-fn program(source: &str) -> ScriptProgram {
+fn compile_valid(source: &str) -> ScriptProgram {
     compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|found| panic!("{found:?}"))
 }
 
 #[test]
 fn rule_1_warns_about_service_state_under_several_paths() {
-    insta::assert_snapshot!(said(include_str!("rules/1.sjs")));
-    let strict = strictly(include_str!("rules/1.sjs"), true);
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/1.sjs")));
+    let strict = render_with_strictness(include_str!("rules/1.sjs"), true);
     assert!(strict.starts_with("error[s-state-paths]"), "{strict}");
 }
 
 #[test]
 fn rule_3_get_is_safe() {
-    insta::assert_snapshot!(said(include_str!("rules/3.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/3.sjs")));
 }
 
 #[test]
 fn rule_3_applies_to_head_and_to_aliases() {
-    insta::assert_snapshot!(said(include_str!("rules/3-head.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/3-head.sjs")));
 }
 
 #[test]
 fn rule_6_warns_about_declarations_before_the_commit() {
-    insta::assert_snapshot!(said(include_str!("rules/6.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/6.sjs")));
 }
 
 #[test]
 fn rule_6_early_commit_considers_aliases() {
     let commits_early = |body: &str| {
-        let program = program(&format!(
+        let program = compile_valid(&format!(
             "service s {{ res '/a' on POST {{ state words = {{ list: [] }}\n res g = 'http://x/@'\n \
              function put(to, what) {{ to.a = what }}\n function same(it) {{ return it }}\n \
              function add(to) {{ to.push(9) }}\n {body} }} }}"
@@ -99,7 +99,7 @@ fn rule_6_emits_early_commits_after_any_statement() {
         ("pfor(var i in [1]) { var x = i } total++; g.get()", "$c.total++;; $r.commit();"),
     ] {
         let source = format!("service s {{ state total = 0; res g = '/g'; res '/a' on POST {{ {body} }} }}");
-        let program = program(&source);
+        let program = compile_valid(&source);
         assert!(matches!(program.services[0].handlers[0].commit, CommitPoint::Early(_)), "{body}");
         assert!(program.code.contains(emitted), "{body}: {}", program.code);
     }
@@ -107,12 +107,12 @@ fn rule_6_emits_early_commits_after_any_statement() {
 
 #[test]
 fn rule_9_captured_variables_are_copies() {
-    insta::assert_snapshot!(said(include_str!("rules/9.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/9.sjs")));
 }
 
 #[test]
 fn rule_9_nested_blocks_use_captured_variables_only_in_functions() {
-    insta::assert_snapshot!(said(include_str!("rules/9-block.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/9-block.sjs")));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn rule_9_rejects_shadowed_captured_variables() {
         (f, "var y = query.y", "var x = y; respond [f(), x]"),
         (f, "var y = query.y", "if (y) { var x = 1 } respond f()"),
     ] {
-        let said = said(&nested(outer, inner, last));
+        let said = render_diagnostics(&nested(outer, inner, last));
         assert!(
             said.contains("error[s-captured-use]: a nested resource captures `x`, and another `x` hides it"),
             "{last}: {said}"
@@ -147,56 +147,56 @@ fn rule_9_rejects_shadowed_captured_variables() {
         (f, "var y = query.y", "let x = y; respond [f(), x]"),
         (f, "var x = query.y; function g() { return x }", "respond g()"),
     ] {
-        let said = said(&nested(outer, inner, last));
+        let said = render_diagnostics(&nested(outer, inner, last));
         assert!(!said.contains("error["), "{inner}; {last}: {said}");
     }
 }
 
 #[test]
 fn rule_11_notes_hoisted_resources() {
-    insta::assert_snapshot!(said(include_str!("rules/11.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/11.sjs")));
 }
 
 #[test]
 fn rules_12_and_13_get_responds_once_on_each_path() {
-    insta::assert_snapshot!(said(include_str!("rules/12.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/12.sjs")));
 }
 
 #[test]
 fn rule_14_warns_about_adding_url_text_to_numbers() {
-    insta::assert_snapshot!(said(include_str!("rules/14.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/14.sjs")));
 }
 
 #[test]
 fn rule_15_arguments_match_placeholders() {
-    insta::assert_snapshot!(said(include_str!("rules/15.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/15.sjs")));
 }
 
 #[test]
 fn rule_17_rejects_calls_that_cannot_be_awaited() {
-    insta::assert_snapshot!(said(include_str!("rules/17.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/17.sjs")));
 }
 
 #[test]
 fn rule_17_state_needs_a_known_request() {
-    insta::assert_snapshot!(said(include_str!("rules/17-nobody.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/17-nobody.sjs")));
 }
 
 #[test]
 fn rule_17_functions_of_any_block_receive_the_request() {
     let source = include_str!("rules/17-functions.sjs");
-    assert_eq!(said(source), "");
-    insta::assert_snapshot!(program(source).code);
+    assert_eq!(render_diagnostics(source), "");
+    insta::assert_snapshot!(compile_valid(source).code);
 }
 
 #[test]
 fn rule_19_iterations_of_pfor_are_independent() {
-    insta::assert_snapshot!(said(include_str!("rules/19.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/19.sjs")));
 }
 
 #[test]
 fn rules_8_and_21_no_code_outside_of_handlers_and_state_is_data() {
-    insta::assert_snapshot!(said(include_str!("rules/21.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/21.sjs")));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn rule_21_requests_cannot_change_variables_of_nested_blocks() {
         "let k = 0\n function next() { return ++k }\n on POST { respond [x, next()] }",
         "const k = {}\n on POST { k[x] = 1 }",
     ] {
-        let said = said(&nested(changed));
+        let said = render_diagnostics(&nested(changed));
         assert!(said.contains("[s-shared-variable]: `k` is changed by a request"), "{changed}: {said}");
         assert!(said.contains("declare it as state, in the resource: `state k`"), "{changed}: {said}");
     }
@@ -219,7 +219,7 @@ fn rule_21_requests_cannot_change_variables_of_nested_blocks() {
         "on POST { var k = 0; k++; respond [x, k] }",
         "let k = {}; k.a = 1\n on POST { respond [x, k] }",
     ] {
-        assert!(!said(&nested(fine)).contains("s-shared-variable"), "{fine}");
+        assert!(!render_diagnostics(&nested(fine)).contains("s-shared-variable"), "{fine}");
     }
 }
 
@@ -227,39 +227,39 @@ fn rule_21_requests_cannot_change_variables_of_nested_blocks() {
 fn rule_22_computed_paths_are_only_allowed_in_handlers() {
     for path in ["'/b' + p", "p", "`/b${p}`", "'/b' + '/c'"] {
         for resource in ["on GET { respond 1 }", "{ on GET { respond 1 } }"] {
-            let said = said(&format!("const p = '/p'\n service s {{ res {path} {resource} }}"));
+            let said = render_diagnostics(&format!("const p = '/p'\n service s {{ res {path} {resource} }}"));
             let text = "error[s-res-path]: the path of a resource outside of handlers must be a literal";
             assert!(said.starts_with(text), "{path}: {said}");
         }
         let inside = format!(
             "const p = '/p'\n service s {{ res '/a' on POST {{ res {path} on GET {{ respond 1 }} }} }}"
         );
-        assert!(!said(&inside).contains("s-res-path"), "{path}");
+        assert!(!render_diagnostics(&inside).contains("s-res-path"), "{path}");
     }
-    assert_eq!(said("service s { res `/b` on GET { respond 1 } }"), "");
+    assert_eq!(render_diagnostics("service s { res `/b` on GET { respond 1 } }"), "");
 }
 
 #[test]
 fn rule_21_rejects_calls_of_stateful_functions_outside_of_handlers() {
-    insta::assert_snapshot!(said(include_str!("rules/21-calls.sjs")));
+    insta::assert_snapshot!(render_diagnostics(include_str!("rules/21-calls.sjs")));
 }
 
 #[test]
 fn rule_3_a_pragma_allows_unsafe_calls_in_get() {
     let source = "service s { res '/a' on GET { \"allow unsafe calls in GET\"; res g = 'http://a/'; g.post(1); respond 1 } }";
-    assert_eq!(said(source), "");
+    assert_eq!(render_diagnostics(source), "");
     for source in [
         "\"allow unsafe calls in GET\"; service s { res '/a' on GET { res g = 'http://a/'; g.post(1); respond 1 } }",
         "service s { \"allow unsafe calls in GET\"; res '/a' on GET { res g = 'http://a/'; g.post(1); respond 1 } }",
     ] {
-        assert_eq!(said(source), "", "{source}");
+        assert_eq!(render_diagnostics(source), "", "{source}");
     }
 }
 
 #[test]
 fn rule_2_merges_resources_of_the_same_path() {
     let program =
-        program("service s { state n = 1\n res '/a' on GET { respond n }\n res '/a' on PUT { n++ } }");
+        compile_valid("service s { state n = 1\n res '/a' on GET { respond n }\n res '/a' on PUT { n++ } }");
     let [resource] = program.services[0].resources.as_slice() else { panic!("{:?}", program.services) };
     assert_eq!(resource.methods.len(), 2);
     assert_eq!(program.warnings, []);
@@ -268,7 +268,7 @@ fn rule_2_merges_resources_of_the_same_path() {
 #[test]
 fn rule_4_classifies_handlers_by_their_accesses() {
     let classes = |body: &str| {
-        let program = program(&format!(
+        let program = compile_valid(&format!(
             "service s {{ state list = [], n = 0, o = {{}}\n function change(l) {{ l.push(1) }}\n function look(l) {{ return l.length }}\n \
              function all() {{ return list }}\n function first(l) {{ return l[0] }}\n \
              function bump() {{ n++ }}\n function grow(l) {{ arguments[0].push(1) }}\n res '/a' on PUT {{ {body} }} }}"
@@ -320,7 +320,7 @@ fn rule_5_groups_cells_that_are_accessed_together() {
       res '/x' on PUT { a = b }
       res '/y' on PUT { b++ }
       res '/z' { state d = 1\n on PUT { d++; c++ } on GET { respond d } } }";
-    let service = &program(source).services[0];
+    let service = &compile_valid(source).services[0];
     let groups: Vec<(bool, Vec<usize>)> =
         service.groups.iter().map(|it| (it.shared, it.cells.clone())).collect();
     assert_eq!(groups, [(true, vec![0, 1]), (true, vec![2, 3])]);
@@ -329,18 +329,18 @@ fn rule_5_groups_cells_that_are_accessed_together() {
 #[test]
 fn rule_11_hoists_nested_resources_without_captures() {
     let source = "service s { res '/a' on POST { var x = 1\n res '/b' on GET { respond 1 }\n res '/c' on GET { respond x } } }";
-    let program = program(source);
+    let program = compile_valid(source);
     let parents: Vec<_> =
         program.services[0].resources.iter().map(|it| (it.key.as_str(), it.parent)).collect();
     assert_eq!(parents, [("/a", None), ("/b", None), ("/a POST > /c", Some(0))]);
     let [note] = program.warnings.as_slice() else { panic!("{:?}", program.warnings) };
-    assert_eq!((note.severity, note.code.code()), (DiagnosticSeverity::Note, "s-hoisted"));
+    assert_eq!((note.severity, note.code.as_str()), (DiagnosticSeverity::Note, "s-hoisted"));
 }
 
 #[test]
 fn rule_13_only_literal_status_codes_set_the_status() {
     let emitted =
-        |value: &str| program(&format!("service s {{ res '/a' on POST {{ respond {value} }} }}")).code;
+        |value: &str| compile_valid(&format!("service s {{ res '/a' on POST {{ respond {value} }} }}")).code;
     assert!(emitted("{ 302: { Location: '/b' } }").contains("$r.answer(302, {Location: '/b'});"));
     assert!(emitted("{ 404: { body: 'no', 'X-A': 1 } }").contains("$r.answer(404, {'X-A': 1}, 'no');"));
     for data in [
@@ -357,8 +357,9 @@ fn rule_13_only_literal_status_codes_set_the_status() {
 #[test]
 fn rule_14_finds_the_request_parts_that_are_read() {
     let reads = |body: &str| {
-        let reads =
-            program(&format!("service s {{ res '/a' on POST {{ {body} }} }}")).services[0].handlers[0].reads;
+        let reads = compile_valid(&format!("service s {{ res '/a' on POST {{ {body} }} }}")).services[0]
+            .handlers[0]
+            .reads;
         (reads.query, reads.headers, reads.body)
     };
     assert_eq!(reads("respond 1"), (false, false, false));
@@ -372,7 +373,7 @@ fn rule_14_finds_the_request_parts_that_are_read() {
 #[test]
 fn rule_14_finds_the_headers_that_are_read() {
     let reads = |body: &str| {
-        let program = program(&format!("service s {{ res '/a' on POST {{ {body} }} }}"));
+        let program = compile_valid(&format!("service s {{ res '/a' on POST {{ {body} }} }}"));
         program.services[0].handlers[0].header_reads.clone()
     };
     let named = |names: &[&str]| HeaderReads::Named(names.iter().map(|name| (*name).to_owned()).collect());
@@ -403,7 +404,7 @@ fn rule_14_finds_the_headers_that_are_read() {
 fn rule_15_placeholders_occur_only_in_literal_text() {
     let emitted = |url: &str, values: &str| {
         let source = format!("service s {{ res '/a' on POST {{ res g = {url}; g.get({values}) }} }}");
-        let code = program(&source).code;
+        let code = compile_valid(&source).code;
         let (_, rest) = code.split_once("$s.resource(").expect("a resource");
         rest.split_once(");").expect("its end").0.to_owned()
     };
@@ -422,8 +423,9 @@ fn blocks_that_declare_names_have_a_scope_of_their_own() {
             "res '{path}' {{ res far = 'http://far{path}'; const n = 1; on GET {{ respond [n, far.get()] }} }}"
         )
     };
-    let code = program(&format!("service s {{ {} {} }}", block("/a"), block("/b"))).code;
+    let code = compile_valid(&format!("service s {{ {} {} }}", block("/a"), block("/b"))).code;
     assert_eq!((code.matches(";(() => {").count(), code.matches("})();").count()), (2, 2), "{code}");
-    let plain = program("service s { res '/a' { state n = 1; on GET { const m = n; respond m } } }").code;
+    let plain =
+        compile_valid("service s { res '/a' { state n = 1; on GET { const m = n; respond m } } }").code;
     assert!(!plain.contains(";(() => {"), "{plain}");
 }

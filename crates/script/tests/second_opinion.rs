@@ -47,7 +47,7 @@ static PLUGIN: LazyLock<PathBuf> = LazyLock::new(|| {
     to
 });
 
-fn by_acorn(texts: &[NamedText]) -> Vec<ParserResult> {
+fn parse_with_acorn(texts: &[NamedText]) -> Vec<ParserResult> {
     let texts: Vec<&str> = texts.iter().map(|(_, text)| text.as_str()).collect();
     let mut node = Command::new("node");
     node.arg("opinions.js").current_dir(&*PLUGIN);
@@ -61,7 +61,7 @@ fn by_acorn(texts: &[NamedText]) -> Vec<ParserResult> {
     serde_json::from_slice(&ended.stdout).expect("opinions")
 }
 
-fn by_us((_, text): &NamedText) -> ParserResult {
+fn parse_with_script((_, text): &NamedText) -> ParserResult {
     let (found, said) = script::outline(text);
     let error = said.iter().find(|it| it.severity == DiagnosticSeverity::Error);
     let constructs =
@@ -71,12 +71,12 @@ fn by_us((_, text): &NamedText) -> ParserResult {
 }
 
 /// Compares the results of both parsers, and returns the number of texts that both accept.
-fn compare(texts: &[NamedText]) -> usize {
-    let theirs = by_acorn(texts);
+fn compare_parsers(texts: &[NamedText]) -> usize {
+    let theirs = parse_with_acorn(texts);
     let mut approved = 0;
     let mut different = Vec::new();
     for (text, theirs) in texts.iter().zip(theirs) {
-        let ours = by_us(text);
+        let ours = parse_with_script(text);
         let same =
             ours.accepted == theirs.accepted && (!ours.accepted || ours.constructs == theirs.constructs);
         approved += usize::from(same && ours.accepted);
@@ -105,7 +105,7 @@ fn compare(texts: &[NamedText]) -> usize {
 }
 
 /// Returns a POST handler with these statements.
-fn handler(statements: &str) -> String {
+fn post_handler(statements: &str) -> String {
     format!("service shop {{\n  res '/a' on POST {{\n    {statements}\n  }}\n}}\n")
 }
 
@@ -116,7 +116,7 @@ fn both_parsers_accept_the_listings() {
     let text = |path: PathBuf| (path.display().to_string(), std::fs::read_to_string(path).expect("a text"));
     let mut texts: Vec<NamedText> = files.map(text).collect();
     texts.push(("words".into(), include_str!("words.js").into()));
-    assert_eq!((compare(&texts), texts.len()), (7, 8), "all but listing 7 as printed");
+    assert_eq!((compare_parsers(&texts), texts.len()), (7, 8), "all but listing 7 as printed");
 }
 
 #[test]
@@ -127,23 +127,23 @@ fn both_parsers_reject_every_invalid_text() {
         };
     }
     let texts: Vec<NamedText> = include!("bad.in");
-    assert_eq!(compare(&texts), 0);
+    assert_eq!(compare_parsers(&texts), 0);
 }
 
 #[test]
 fn both_parsers_agree_on_random_programs() {
     let program = |seed: u64| {
         let mut state = seed;
-        let bytes: Vec<u8> = (0..200).map(|_| random(&mut state)).collect();
+        let bytes: Vec<u8> = (0..200).map(|_| next_random_byte(&mut state)).collect();
         (format!("seed {seed}"), write::program(&bytes).0)
     };
     let texts: Vec<NamedText> = (0..2000).map(program).collect();
-    let approved = compare(&texts);
+    let approved = compare_parsers(&texts);
     assert!(approved > 200, "{approved} of 2000 are valid");
 }
 
 /// Returns a byte that is a function of the state (SplitMix64).
-fn random(state: &mut u64) -> u8 {
+fn next_random_byte(state: &mut u64) -> u8 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -5,7 +5,7 @@
 use script::{CommitPoint, CompileOptions, ConcurrencyClass, ResourceHandler, compile};
 
 /// Returns a PUT handler that uses the state `st`, the resource `u` and some functions of the service.
-fn handler(body: &str) -> ResourceHandler {
+fn compile_handler(body: &str) -> ResourceHandler {
     let source = format!(
         "service s {{ res u = 'http://x/@'\n function tag(s, l) {{ l.push(1) }}\n \
          res '/a' {{ state st = {{ n: 0, list: [] }}\n on PUT {{ {body} }} }} }}"
@@ -16,7 +16,7 @@ fn handler(body: &str) -> ResourceHandler {
 }
 
 fn commits_early(body: &str) -> bool {
-    matches!(handler(body).commit, CommitPoint::Early(_))
+    matches!(compile_handler(body).commit, CommitPoint::Early(_))
 }
 
 /// Statements before the change, code that changes `st.list`, and a body that only reads.
@@ -179,11 +179,11 @@ const FORMS: &[(&str, &str, &str)] = &[
 fn rule_4_any_change_through_an_alias_makes_a_writer() {
     for (before, write, read) in FORMS {
         assert_eq!(
-            handler(&format!("{before}; {write}")).class,
+            compile_handler(&format!("{before}; {write}")).class,
             ConcurrencyClass::Writer,
             "{before}; {write}"
         );
-        assert_eq!(handler(read).class, ConcurrencyClass::Reader, "{read}");
+        assert_eq!(compile_handler(read).class, ConcurrencyClass::Reader, "{read}");
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn text(program: &ScriptProgram) -> String {
 }
 
 fn row(service: &ScriptService, handler: &ResourceHandler) -> [String; 4] {
-    let name = format!("{} {}", handler.method.word(), path(service, handler));
+    let name = format!("{} {}", handler.method.as_str(), path(service, handler));
     let class = match handler.class {
         ConcurrencyClass::Stateless if handler.recipe.is_some() => "stateless: composed without a worker",
         ConcurrencyClass::Stateless => "stateless: replicated",
@@ -50,7 +50,7 @@ pub(super) fn json(program: &ScriptProgram) -> Value {
     let services = program.services.iter().map(|service| {
         let handlers = service.handlers.iter().map(|handler| {
             json!({
-                "method": handler.method.word(),
+                "method": handler.method.as_str(),
                 "path": path(service, handler),
                 "class": class(handler.class),
                 "replicated": handler.class != ConcurrencyClass::Writer,

@@ -14,11 +14,11 @@ pub(super) fn text(found: &ScriptDiagnostic, name: &str, source: &str) -> String
         DiagnosticSeverity::Warning => miette::Severity::Warning,
         DiagnosticSeverity::Note => miette::Severity::Advice,
     });
-    report.code = Some(found.code.code().to_owned());
+    report.code = Some(found.code.as_str().to_owned());
     let rule = found.code.rule().map(|rule| format!(" (rule {rule} of the language)"));
     report.help = Some(format!("{}{}", found.help, rule.unwrap_or_default()));
     let label = |label: &DiagnosticLabel| LabeledSpan::at(label.span.clone(), &label.text);
-    let others = found.others.iter().map(label);
+    let others = found.secondary_labels.iter().map(label);
     let primary =
         LabeledSpan::new_primary_with_span(Some(found.primary.text.clone()), found.primary.span.clone());
     let report = Report::new(report.with_labels([primary].into_iter().chain(others)))
@@ -43,11 +43,11 @@ pub(super) fn json(found: &ScriptDiagnostic, source: &str) -> Value {
     };
     json!({
         "severity": found.severity.name(),
-        "code": found.code.code(),
+        "code": found.code.as_str(),
         "rule": found.code.rule(),
         "message": found.message,
         "help": found.help,
         "at": place(&found.primary),
-        "others": found.others.iter().map(place).collect::<Vec<_>>(),
+        "others": found.secondary_labels.iter().map(place).collect::<Vec<_>>(),
     })
 }

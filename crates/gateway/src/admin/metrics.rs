@@ -180,12 +180,12 @@ fn scripts(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     page.gauge("orfa_script_runs_in_flight", "Runs in flight in workers", each(|stats| stats.runs))?;
     page.gauge("orfa_script_runs_busy", "Runs in flight that use CPU", each(|stats| stats.busy))?;
     let help = "Runs that began, including those called by other runs";
-    page.counter("orfa_script_runs", help, each(|stats| stats.begun))?;
+    page.counter("orfa_script_runs", help, each(|stats| stats.runs_started))?;
     let help = "Runs that were answered without a worker";
-    page.counter("orfa_script_runs_composed", help, each(|stats| stats.composed))?;
+    page.counter("orfa_script_runs_composed", help, each(|stats| stats.inline_runs))?;
     page.counter("orfa_script_commits", "Committed writes", each(|stats| stats.commits))?;
     let help = "Writers queued for a state group";
-    page.gauge("orfa_script_writers_waiting", help, each(|stats| stats.waiting))?;
+    page.gauge("orfa_script_writers_waiting", help, each(|stats| stats.waiting_writers))?;
     let help = "Workers that were started to replace lost ones";
     page.counter("orfa_script_worker_restarts", help, each(|stats| stats.restarts))?;
     let ready =

@@ -3,22 +3,22 @@
 use bytes::{Buf, Bytes, BytesMut};
 use offload::SHORT_TEXT;
 
-use super::{FramePayload, LONGEST, PayloadKind};
+use super::{FramePayload, MAX_FRAME_LENGTH, PayloadKind};
 
 /// The length of the frame type and the run number.
-const HEAD: usize = 5;
+const HEADER_LENGTH: usize = 5;
 /// Buffer space that is reserved for an incomplete frame, unless that much has already arrived.
-const ROOM: usize = 64 << 10;
+const READ_RESERVE: usize = 64 << 10;
 /// The minimum length of a piece of a long frame, except for the last one.
-const PIECE: usize = 32 << 10;
+const MIN_PIECE: usize = 32 << 10;
 /// The type of a LOG frame.
-const LOG: u8 = 73;
+const LOG_FRAME: u8 = 73;
 /// The number of bytes of a long LOG frame that are logged.
-const LOGGED: usize = 8 << 10;
+const MAX_LOGGED: usize = 8 << 10;
 /// The maximum length of an error's message; the rest is dropped.
-const MESSAGE: usize = 8 << 10;
+const MAX_MESSAGE: usize = 8 << 10;
 /// The maximum length of a stack. The beginning of a longer one, which repeats the message, is dropped.
-const STACK: usize = 16 << 10;
+const MAX_STACK: usize = 16 << 10;
 
 /// A protocol error in a worker's byte stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -64,14 +64,14 @@ pub(crate) enum WorkerMessage {
         text: String,
     },
     /// The handler responded a second time, at this position.
-    Twice {
+    RespondedTwice {
         stack: String,
     },
     Pong,
     Stuck {
         millis: u32,
     },
-    Remove,
+    RemoveInstance,
     /// Code of this handler damaged the worker, which ends, after its run had ended. The frame's run is the
     /// program; 0, if the cause is unknown.
     Damaged {
@@ -96,7 +96,7 @@ pub(crate) struct ResourceCall {
     pub(crate) number: u32,
     pub(crate) site: u32,
     /// Whether the response goes to the client, bypassing the handler.
-    pub(crate) passes: bool,
+    pub(crate) passes_through: bool,
     /// Whether no code of the handler reads the response, which becomes part of its own unchanged.
     pub(crate) is_unread: bool,
     pub(crate) method: u8,
@@ -149,7 +149,7 @@ impl HandlerFailure {
 pub(crate) struct FrameReader {
     /// Bytes that do not form a complete frame yet.
     pub(crate) buffer: BytesMut,
-    long: Option<IncompleteFrame>,
+    incomplete: Option<IncompleteFrame>,
 }
 
 /// A long frame that is arriving.
@@ -162,55 +162,55 @@ struct IncompleteFrame {
 
 impl FrameReader {
     /// Returns the next complete frame: its run and its message.
-    pub(crate) fn next(&mut self) -> Result<Option<(u32, WorkerMessage)>, FrameError> {
-        if let Some(long) = self.long.take() {
-            return Ok(self.go_on(long));
+    pub(crate) fn next_frame(&mut self) -> Result<Option<(u32, WorkerMessage)>, FrameError> {
+        if let Some(long) = self.incomplete.take() {
+            return Ok(self.continue_long_frame(long));
         }
         let Some(length) = self.buffer.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
-        if !(HEAD..=LONGEST).contains(&length) {
+        if !(HEADER_LENGTH..=MAX_FRAME_LENGTH).contains(&length) {
             return Err(FrameError::Length(length));
         }
-        if length > SHORT_TEXT && self.buffer.len() >= 4 + HEAD {
+        if length > SHORT_TEXT && self.buffer.len() >= 4 + HEADER_LENGTH {
             let kind = self.buffer.get(4).copied().unwrap_or_default();
-            if is_of_run(kind) {
+            if is_run_frame(kind) {
                 self.buffer.advance(5);
-                let (run, length) = (self.buffer.get_u32_le(), length - HEAD);
+                let (run, length) = (self.buffer.get_u32_le(), length - HEADER_LENGTH);
                 let frame = LongFrame { kind, length, pieces: Vec::new() };
-                return Ok(self.go_on(IncompleteFrame { run, missing: length, frame }));
+                return Ok(self.continue_long_frame(IncompleteFrame { run, missing: length, frame }));
             }
         }
         let missing = (length + 4).saturating_sub(self.buffer.len());
         if missing > 0 {
             // The length is untrusted: the buffer grows only with the bytes that arrive.
-            self.buffer.reserve(missing.min(self.buffer.len().max(ROOM)));
+            self.buffer.reserve(missing.min(self.buffer.len().max(READ_RESERVE)));
             return Ok(None);
         }
         self.buffer.advance(4);
         let mut frame = self.buffer.split_to(length).freeze();
         let (kind, run) = (frame.get_u8(), frame.get_u32_le());
-        Ok(Some((run, FrameFields { kind, rest: frame }.whole()?)))
+        Ok(Some((run, FrameFields { kind, rest: frame }.parse()?)))
     }
 
     /// Moves the bytes that have arrived to a long frame, and returns it once it is complete. They are never
     /// copied, as they would be if one buffer grew with them.
-    fn go_on(&mut self, mut long: IncompleteFrame) -> Option<(u32, WorkerMessage)> {
+    fn continue_long_frame(&mut self, mut long: IncompleteFrame) -> Option<(u32, WorkerMessage)> {
         let here = long.missing.min(self.buffer.len());
-        if here == long.missing || here >= PIECE {
+        if here == long.missing || here >= MIN_PIECE {
             long.frame.pieces.push(self.buffer.split_to(here).freeze());
             long.missing -= here;
         }
         if long.missing == 0 {
             return Some((long.run, WorkerMessage::Long(long.frame)));
         }
-        self.long = Some(long);
+        self.incomplete = Some(long);
         None
     }
 }
 
 /// Whether frames of this type are about a run, or are log lines.
-fn is_of_run(kind: u8) -> bool {
-    matches!(kind, 67..=LOG | 76 | 77)
+fn is_run_frame(kind: u8) -> bool {
+    matches!(kind, 67..=LOG_FRAME | 76 | 77)
 }
 
 impl Eq for LongFrame {}
@@ -243,26 +243,26 @@ impl LongFrame {
         let mut text = Vec::with_capacity(length);
         // Each piece is freed once it is copied.
         pieces.into_iter().for_each(|piece| text.extend_from_slice(&piece));
-        FrameFields { kind, rest: text.into() }.whole()
+        FrameFields { kind, rest: text.into() }.parse()
     }
 
     /// Returns the level and the beginning of the text of a log line; `None` for other frames.
     pub(crate) fn log_line(&self) -> Option<(u8, String)> {
-        let first = self.pieces.first().filter(|_| self.kind == LOG)?;
+        let first = self.pieces.first().filter(|_| self.kind == LOG_FRAME)?;
         let (level, text) = (first.first()?, first.get(5..)?);
-        let text = text.get(..LOGGED).unwrap_or(text);
+        let text = text.get(..MAX_LOGGED).unwrap_or(text);
         Some((*level, String::from_utf8_lossy(text).into_owned()))
     }
 }
 
 /// Returns the beginning of a text.
-fn beginning(mut text: String, most: usize) -> String {
+fn truncate_text(mut text: String, most: usize) -> String {
     text.truncate(text.floor_char_boundary(most));
     text
 }
 
 /// Returns the end of a text.
-fn end(text: String, most: usize) -> String {
+fn keep_tail(text: String, most: usize) -> String {
     match text.len().checked_sub(most) {
         None => text,
         Some(start) => text.get(text.ceil_char_boundary(start)..).unwrap_or_default().to_owned(),
@@ -277,94 +277,94 @@ struct FrameFields {
 
 impl FrameFields {
     /// Parses all fields.
-    fn whole(mut self) -> Result<WorkerMessage, FrameError> {
-        let from = self.from()?;
+    fn parse(mut self) -> Result<WorkerMessage, FrameError> {
+        let from = self.parse_message()?;
         if self.rest.is_empty() { Ok(from) } else { Err(FrameError::Shape(self.kind)) }
     }
 
-    fn from(&mut self) -> Result<WorkerMessage, FrameError> {
+    fn parse_message(&mut self) -> Result<WorkerMessage, FrameError> {
         Ok(match self.kind {
-            64 => WorkerMessage::Hello { worker: self.u32()?, engine: self.text()? },
+            64 => WorkerMessage::Hello { worker: self.read_u32()?, engine: self.parse_text()? },
             65 => WorkerMessage::Ready,
-            66 => WorkerMessage::Broken { message: self.text()?, stack: self.text()? },
-            67 => WorkerMessage::Call(self.call()?),
-            68 => WorkerMessage::Answer(self.answer()?),
-            69 => WorkerMessage::Commit { changes: self.bytes()? },
+            66 => WorkerMessage::Broken { message: self.parse_text()?, stack: self.parse_text()? },
+            67 => WorkerMessage::Call(self.parse_call()?),
+            68 => WorkerMessage::Answer(self.parse_answer()?),
+            69 => WorkerMessage::Commit { changes: self.parse_bytes()? },
             70 => WorkerMessage::Declare(DeclareMessage {
-                call: self.u32()?,
-                site: self.u32()?,
-                resource: self.u16()?,
-                path: self.text()?,
-                captures: self.bytes()?,
-                initial: self.bytes()?,
+                call: self.read_u32()?,
+                site: self.read_u32()?,
+                resource: self.read_u16()?,
+                path: self.parse_text()?,
+                captures: self.parse_bytes()?,
+                initial: self.parse_bytes()?,
             }),
             71 => {
-                let flags = self.u8()?;
-                let answer = (flags & 1 != 0).then(|| self.answer()).transpose()?;
-                let changes = (flags & 2 != 0).then(|| self.bytes()).transpose()?;
-                WorkerMessage::End { answer, changes, cpu_micros: self.u32()? }
+                let flags = self.read_u8()?;
+                let answer = (flags & 1 != 0).then(|| self.parse_answer()).transpose()?;
+                let changes = (flags & 2 != 0).then(|| self.parse_bytes()).transpose()?;
+                WorkerMessage::End { answer, changes, cpu_micros: self.read_u32()? }
             }
             72 => WorkerMessage::Fail(HandlerFailure {
-                kind: self.u8()?,
-                site: self.u32()?,
-                status: self.u16()?,
-                message: beginning(self.text()?, MESSAGE),
-                stack: end(self.text()?, STACK),
+                kind: self.read_u8()?,
+                site: self.read_u32()?,
+                status: self.read_u16()?,
+                message: truncate_text(self.parse_text()?, MAX_MESSAGE),
+                stack: keep_tail(self.parse_text()?, MAX_STACK),
             }),
-            LOG => WorkerMessage::Log { level: self.u8()?, text: self.text()? },
+            LOG_FRAME => WorkerMessage::Log { level: self.read_u8()?, text: self.parse_text()? },
             74 => WorkerMessage::Pong,
-            75 => WorkerMessage::Stuck { millis: self.u32()? },
-            76 => WorkerMessage::Remove,
-            77 => WorkerMessage::Twice { stack: end(self.text()?, STACK) },
-            78 => WorkerMessage::Damaged { handler: self.u16()? },
+            75 => WorkerMessage::Stuck { millis: self.read_u32()? },
+            76 => WorkerMessage::RemoveInstance,
+            77 => WorkerMessage::RespondedTwice { stack: keep_tail(self.parse_text()?, MAX_STACK) },
+            78 => WorkerMessage::Damaged { handler: self.read_u16()? },
             kind => return Err(FrameError::Type(kind)),
         })
     }
 
-    fn call(&mut self) -> Result<ResourceCall, FrameError> {
-        let (number, site, flags) = (self.u32()?, self.u32()?, self.u8()?);
+    fn parse_call(&mut self) -> Result<ResourceCall, FrameError> {
+        let (number, site, flags) = (self.read_u32()?, self.read_u32()?, self.read_u8()?);
         Ok(ResourceCall {
             number,
             site,
-            passes: flags & 1 != 0,
+            passes_through: flags & 1 != 0,
             is_unread: flags & 2 != 0,
-            method: self.u8()?,
-            url: self.text()?,
-            query: self.bytes()?,
-            body: self.body()?,
+            method: self.read_u8()?,
+            url: self.parse_text()?,
+            query: self.parse_bytes()?,
+            body: self.parse_body()?,
         })
     }
 
-    fn answer(&mut self) -> Result<HandlerAnswer, FrameError> {
-        Ok(HandlerAnswer { status: self.u16()?, headers: self.bytes()?, body: self.body()? })
+    fn parse_answer(&mut self) -> Result<HandlerAnswer, FrameError> {
+        Ok(HandlerAnswer { status: self.read_u16()?, headers: self.parse_bytes()?, body: self.parse_body()? })
     }
 
-    fn body(&mut self) -> Result<FramePayload, FrameError> {
-        let kind = PayloadKind::read(self.u8()?).ok_or(FrameError::Kind(self.kind))?;
-        Ok(FramePayload { kind, bytes: self.bytes()? })
+    fn parse_body(&mut self) -> Result<FramePayload, FrameError> {
+        let kind = PayloadKind::from_number(self.read_u8()?).ok_or(FrameError::Kind(self.kind))?;
+        Ok(FramePayload { kind, bytes: self.parse_bytes()? })
     }
 
-    fn text(&mut self) -> Result<String, FrameError> {
-        String::from_utf8(self.bytes()?.into()).map_err(|_| FrameError::Text(self.kind))
+    fn parse_text(&mut self) -> Result<String, FrameError> {
+        String::from_utf8(self.parse_bytes()?.into()).map_err(|_| FrameError::Text(self.kind))
     }
 
-    fn bytes(&mut self) -> Result<Bytes, FrameError> {
-        let length = self.u32()? as usize;
+    fn parse_bytes(&mut self) -> Result<Bytes, FrameError> {
+        let length = self.read_u32()? as usize;
         if self.rest.len() < length {
             return Err(FrameError::Shape(self.kind));
         }
         Ok(self.rest.split_to(length))
     }
 
-    fn u8(&mut self) -> Result<u8, FrameError> {
+    fn read_u8(&mut self) -> Result<u8, FrameError> {
         self.rest.try_get_u8().map_err(|_| FrameError::Shape(self.kind))
     }
 
-    fn u16(&mut self) -> Result<u16, FrameError> {
+    fn read_u16(&mut self) -> Result<u16, FrameError> {
         self.rest.try_get_u16_le().map_err(|_| FrameError::Shape(self.kind))
     }
 
-    fn u32(&mut self) -> Result<u32, FrameError> {
+    fn read_u32(&mut self) -> Result<u32, FrameError> {
         self.rest.try_get_u32_le().map_err(|_| FrameError::Shape(self.kind))
     }
 }

@@ -8,10 +8,10 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::FramePayload;
 
 /// The payload size from which on a payload is queued separately instead of copied.
-pub(crate) const LARGE: usize = 4096;
+pub(crate) const LARGE_PAYLOAD: usize = 4096;
 /// The size of the tail from which on it is not extended by another frame: a longer one would be copied
 /// whenever it grows.
-const TAIL: usize = 64 << 10;
+const MAX_TAIL: usize = 64 << 10;
 
 const LOAD: u8 = 1;
 const RUN: u8 = 2;
@@ -64,7 +64,7 @@ pub(crate) enum CallReply {
     /// The call failed without a response; with the equivalent status.
     Failed(u16, String),
     /// The response goes to the client, bypassing the handler.
-    TakenOver,
+    PassedThrough,
     /// A rule forbids the call.
     Refused(u16, String),
 }
@@ -73,7 +73,7 @@ pub(crate) enum CallReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum StateKind {
-    Whole,
+    Full,
     Changes,
     Unset,
 }
@@ -88,24 +88,24 @@ pub(crate) enum DiscardKind {
 }
 
 impl OutgoingBytes {
-    pub(crate) fn load(&mut self, program: u32, name: &str, folder: &str, descriptor: &str, code: &str) {
-        let start = self.begin(LOAD, program);
+    pub(crate) fn put_load(&mut self, program: u32, name: &str, folder: &str, descriptor: &str, code: &str) {
+        let start = self.begin_frame(LOAD, program);
         for text in [name, folder, descriptor, code] {
-            self.text(text.as_bytes());
+            self.put_text(text.as_bytes());
         }
-        self.end(start);
+        self.end_frame(start);
     }
 
-    pub(crate) fn run(&mut self, number: u32, run: RunMessage<'_>) {
-        let start = self.begin(RUN, number);
+    pub(crate) fn put_run(&mut self, number: u32, run: RunMessage<'_>) {
+        let start = self.begin_frame(RUN, number);
         self.tail.put_u32_le(run.program);
         self.tail.put_u16_le(run.service);
         self.tail.put_u16_le(run.handler);
         self.tail.put_u8(u8::from(run.is_writer) | u8::from(run.initialises.is_some()) << 1);
         self.tail.put_u8(run.method);
-        self.text(run.path.as_bytes());
-        self.shared(run.query.clone());
-        self.text(run.headers);
+        self.put_text(run.path.as_bytes());
+        self.put_shared(run.query.clone());
+        self.put_text(run.headers);
         self.tail.put_u32_le(run.instance);
         let cells = run.cells.get(..usize::from(u8::MAX)).unwrap_or(run.cells);
         self.tail.put_u8(u8::try_from(cells.len()).unwrap_or(u8::MAX));
@@ -116,75 +116,75 @@ impl OutgoingBytes {
             let planned = run.initialises.unwrap_or_default();
             planned.iter().take(cells.len()).for_each(|cell| self.tail.put_u16_le(*cell));
         }
-        self.body(run.body);
-        self.end(start);
+        self.put_body(run.body);
+        self.end_frame(start);
     }
 
-    pub(crate) fn instance(&mut self, instance: u32, captures: Bytes) {
-        let start = self.begin(INSTANCE, instance);
-        self.shared(captures);
-        self.end(start);
+    pub(crate) fn put_instance(&mut self, instance: u32, captures: Bytes) {
+        let start = self.begin_frame(INSTANCE, instance);
+        self.put_shared(captures);
+        self.end_frame(start);
     }
 
-    pub(crate) fn state(&mut self, cell: u32, kind: StateKind, version: u64, text: Bytes) {
-        let start = self.begin(STATE, cell);
+    pub(crate) fn put_state(&mut self, cell: u32, kind: StateKind, version: u64, text: Bytes) {
+        let start = self.begin_frame(STATE, cell);
         self.tail.put_u8(kind as u8);
         self.tail.put_u64_le(version);
-        self.shared(text);
-        self.end(start);
+        self.put_shared(text);
+        self.end_frame(start);
     }
 
     /// Writes change sets as one JSON array.
-    pub(crate) fn changes(&mut self, cell: u32, version: u64, texts: Vec<Bytes>) {
-        let start = self.begin(STATE, cell);
+    pub(crate) fn put_changes(&mut self, cell: u32, version: u64, texts: Vec<Bytes>) {
+        let start = self.begin_frame(STATE, cell);
         self.tail.put_u8(StateKind::Changes as u8);
         self.tail.put_u64_le(version);
         let size = texts.iter().map(|text| text.len() + 1).sum::<usize>() + 1;
         self.tail.put_u32_le(u32::try_from(size).unwrap_or(u32::MAX));
         for (number, text) in texts.into_iter().enumerate() {
             self.tail.put_u8(if number == 0 { b'[' } else { b',' });
-            self.piece(text);
+            self.put_piece(text);
         }
         self.tail.put_u8(b']');
-        self.end(start);
+        self.end_frame(start);
     }
 
-    pub(crate) fn forget(&mut self, what: DiscardKind, number: u32) {
-        let start = self.begin(FORGET, 0);
+    pub(crate) fn put_discard(&mut self, what: DiscardKind, number: u32) {
+        let start = self.begin_frame(FORGET, 0);
         self.tail.put_u8(what as u8);
         self.tail.put_u32_le(number);
-        self.end(start);
+        self.end_frame(start);
     }
 
-    pub(crate) fn done(&mut self, run: u32, call: u32, outcome: &CallReply, body: FramePayload) {
-        let start = self.begin(DONE, run);
+    pub(crate) fn put_call_result(&mut self, run: u32, call: u32, outcome: &CallReply, body: FramePayload) {
+        let start = self.begin_frame(DONE, run);
         self.tail.put_u32_le(call);
         let (number, status, headers, message): (u8, u16, &[u8], &str) = match outcome {
             CallReply::Ok => (0, 200, &[], ""),
             CallReply::Status(status, headers, message) => (1, *status, headers, message),
             CallReply::Failed(status, message) => (2, *status, &[], message),
-            CallReply::TakenOver => (3, 0, &[], ""),
+            CallReply::PassedThrough => (3, 0, &[], ""),
             CallReply::Refused(status, message) => (4, *status, &[], message),
         };
         self.tail.put_u8(number);
         self.tail.put_u16_le(status);
-        self.text(headers);
-        self.text(message.as_bytes());
-        self.body(body);
-        self.end(start);
+        self.put_text(headers);
+        self.put_text(message.as_bytes());
+        self.put_body(body);
+        self.end_frame(start);
     }
 
     /// Cancels a run, whether it is a reader or a writer: the worker rolls back its writes and sends no
     /// further frames for it.
-    pub(crate) fn cancel(&mut self, run: u32) {
-        let start = self.begin(CANCEL, run);
+    pub(crate) fn put_cancel(&mut self, run: u32) {
+        let start = self.begin_frame(CANCEL, run);
         self.tail.put_u8(1);
-        self.end(start);
+        self.end_frame(start);
     }
 
-    pub(crate) fn ping(&mut self, number: u32) {
-        let start = self.begin(PING, number);
-        self.end(start);
+    pub(crate) fn put_ping(&mut self, number: u32) {
+        let start = self.begin_frame(PING, number);
+        self.end_frame(start);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -192,7 +192,7 @@ impl OutgoingBytes {
     }
 
     /// Fills slices with pending bytes; returns the number of slices.
-    pub(crate) fn slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+    pub(crate) fn fill_slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
         let waiting = self.parts.iter().map(|part| &**part).chain([&*self.tail]);
         let mut filled = 0;
         for (slice, part) in into.iter_mut().zip(waiting.filter(|part| !part.is_empty())) {
@@ -203,7 +203,7 @@ impl OutgoingBytes {
     }
 
     /// Removes bytes that have been written.
-    pub(crate) fn written(&mut self, mut count: usize) {
+    pub(crate) fn advance(&mut self, mut count: usize) {
         while let Some(first) = self.parts.front_mut() {
             if count < first.len() {
                 return first.advance(count);
@@ -215,8 +215,8 @@ impl OutgoingBytes {
     }
 
     /// Begins a frame; returns its start, for [`OutgoingBytes::end`].
-    fn begin(&mut self, kind: u8, run: u32) -> usize {
-        if self.tail.len() >= TAIL {
+    fn begin_frame(&mut self, kind: u8, run: u32) -> usize {
+        if self.tail.len() >= MAX_TAIL {
             self.parts.push_back(self.tail.split().freeze());
         }
         let start = self.tail.len();
@@ -226,25 +226,25 @@ impl OutgoingBytes {
         start
     }
 
-    fn text(&mut self, text: &[u8]) {
-        self.tail.put_u32_le(length(text));
+    fn put_text(&mut self, text: &[u8]) {
+        self.tail.put_u32_le(length_u32(text));
         self.tail.put_slice(text);
     }
 
     /// Writes a text that is not copied if it is large.
-    fn shared(&mut self, text: Bytes) {
-        self.tail.put_u32_le(length(&text));
-        self.piece(text);
+    fn put_shared(&mut self, text: Bytes) {
+        self.tail.put_u32_le(length_u32(&text));
+        self.put_piece(text);
     }
 
-    fn body(&mut self, body: FramePayload) {
+    fn put_body(&mut self, body: FramePayload) {
         self.tail.put_u8(body.kind as u8);
-        self.shared(body.bytes);
+        self.put_shared(body.bytes);
     }
 
     /// Writes a part of a text.
-    fn piece(&mut self, bytes: Bytes) {
-        if bytes.len() < LARGE {
+    fn put_piece(&mut self, bytes: Bytes) {
+        if bytes.len() < LARGE_PAYLOAD {
             self.tail.put_slice(&bytes);
         } else {
             self.large.push((self.tail.len(), bytes));
@@ -252,7 +252,7 @@ impl OutgoingBytes {
     }
 
     /// Ends a frame.
-    fn end(&mut self, start: usize) {
+    fn end_frame(&mut self, start: usize) {
         let large: usize = self.large.iter().map(|(_, bytes)| bytes.len()).sum();
         let size = self.tail.len() - start - 4 + large;
         let size = u32::try_from(size).unwrap_or(u32::MAX);
@@ -271,6 +271,6 @@ impl OutgoingBytes {
 }
 
 /// Returns the length as `u32`. The limits of bodies and states are far below its maximum.
-fn length(bytes: &[u8]) -> u32 {
+fn length_u32(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }

@@ -14,14 +14,14 @@ use services::{ToProblem, process_text};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::{RunOrigin, RunRequest, ScriptRun, answer};
-use crate::answer::{HandlerReply, failed};
-use crate::ask::{self, ScriptRequest};
-use crate::call::{OutboundCall, REDIRECTS, is_safe, told};
+use super::{RunOrigin, RunRequest, ScriptRun, handle_run_request};
 use crate::frame::{CallReply, DeclareMessage, FramePayload, ResourceCall};
 use crate::generation::ProgramGeneration;
+use crate::handler_reply::{HandlerReply, failed_reply};
 use crate::location::RedirectTarget;
+use crate::outbound_call::{OutboundCall, REDIRECTS, error_reply, is_safe};
 use crate::problem::ScriptError;
+use crate::script_request::{self, ScriptRequest};
 use crate::scripts::InternalCallPermit;
 use crate::setup::RunSetup;
 use crate::state::{self, DurableCommit, ResourceDeclaration};
@@ -32,15 +32,15 @@ use crate::workers::WorkerSlot;
 #[derive(Default)]
 pub(super) struct RunCalls {
     /// External calls, and calls whose response is passed to the client.
-    pub(super) outside: FuturesUnordered<BoxFuture<'static, CallResult>>,
+    pub(super) external: FuturesUnordered<BoxFuture<'static, CallResult>>,
     /// Tasks of internal calls, which are aborted if this run is cancelled.
-    inside: Vec<AbortHandle>,
-    made: u32,
+    internal_tasks: Vec<AbortHandle>,
+    made_calls: u32,
     /// Results of calls that were made before the run entered a worker, by call site: these calls are not
     /// repeated.
-    pub(super) fetched: Vec<(u32, CallReply, FramePayload)>,
+    pub(super) fetched_results: Vec<(u32, CallReply, FramePayload)>,
     /// The last error of each refused declaration, by its site.
-    pub(super) refused: HashMap<u32, state::StateError>,
+    pub(super) refused_declarations: HashMap<u32, state::StateError>,
 }
 
 /// The maximum length of a URL, as for external calls. A longer redirect is not followed.
@@ -51,7 +51,7 @@ pub(super) enum CallResult {
     /// For the handler.
     Done { call: u32, outcome: CallReply, body: FramePayload },
     /// For the client, bypassing the handler.
-    Passed { call: u32, reply: HandlerReply },
+    PassedThrough { call: u32, reply: HandlerReply },
     /// The result of a declaration.
     Declared { call: u32, site: u32, refused: Option<state::StateError> },
 }
@@ -61,7 +61,7 @@ impl CallResult {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Done { body, .. } => body.bytes.len(),
-            Self::Passed { .. } | Self::Declared { .. } => 0,
+            Self::PassedThrough { .. } | Self::Declared { .. } => 0,
         }
     }
 }
@@ -72,93 +72,99 @@ struct InternalCall {
     generation: Arc<ProgramGeneration>,
     origin: RunOrigin,
     /// The request, except for parameters in its path.
-    ask: ScriptRequest,
+    request: ScriptRequest,
     /// The caller's commit that is not durable yet: the callee must see the caller's writes.
-    after: Option<DurableCommit>,
-    _internal: InternalCallPermit,
+    after_commit: Option<DurableCommit>,
+    _permit: InternalCallPermit,
 }
 
 impl Drop for RunCalls {
     fn drop(&mut self) {
-        self.inside.iter().for_each(AbortHandle::abort);
+        self.internal_tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
 impl RunCalls {
     /// Discards all calls, but keeps their number and the fetched results.
-    pub(super) fn begin_again(&mut self) {
-        let (made, fetched) = (self.made, std::mem::take(&mut self.fetched));
+    pub(super) fn reset(&mut self) {
+        let (made, fetched) = (self.made_calls, std::mem::take(&mut self.fetched_results));
         *self = Self::default();
-        (self.made, self.fetched) = (made, fetched);
+        (self.made_calls, self.fetched_results) = (made, fetched);
     }
 }
 
 impl ScriptRun {
     /// Handles a resource call of the handler.
-    pub(super) fn calls(&mut self, call: ResourceCall) -> Result<(), ScriptError> {
+    pub(super) fn start_call(&mut self, call: ResourceCall) -> Result<(), ScriptError> {
         let limit = self.setup.limits.calls;
-        self.calls.made += 1;
-        if self.calls.made > limit {
-            let at = self.generation.origin(self.handler, call.site, "");
+        self.calls.made_calls += 1;
+        if self.calls.made_calls > limit {
+            let at = self.generation.error_origin(self.handler, call.site, "");
             return Err(ScriptError::Calls { at, limit });
         }
         let Some(method) = script::HandlerMethod::ALL.get(usize::from(call.method)).copied() else {
-            let at = self.generation.origin(self.handler, call.site, "");
+            let at = self.generation.error_origin(self.handler, call.site, "");
             return Err(ScriptError::Protocol { at, message: format!("{} is not a method", call.method) });
         };
-        self.is_clean &= is_safe(method);
-        let Some(entered) = &self.entered else { return Ok(()) };
-        entered.place.waits();
-        let (number, passes, is_unread) = (call.number, call.passes, call.is_unread);
-        if let Some((_, outcome, body)) = self.calls.fetched.iter().find(|(site, ..)| *site == call.site) {
+        self.is_repeatable &= is_safe(method);
+        let Some(entered) = &self.dispatched else { return Ok(()) };
+        entered.slot.begin_wait();
+        let (number, passes, is_unread) = (call.number, call.passes_through, call.is_unread);
+        if let Some((_, outcome, body)) =
+            self.calls.fetched_results.iter().find(|(site, ..)| *site == call.site)
+        {
             let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
             let (outcome, body) = (outcome.clone(), body.clone());
             let fetched = async move {
-                let (outcome, body) = received(&setup, &origin, outcome, body, is_unread).await;
+                let (outcome, body) = validate_result(&setup, &origin, outcome, body, is_unread).await;
                 CallResult::Done { call: number, outcome, body }
             };
-            self.calls.outside.push(fetched.boxed());
+            self.calls.external.push(fetched.boxed());
             return Ok(());
         }
         if call.url.len() > MAX_URL {
             let text = format!("the URL has {} bytes, more than the maximum of {MAX_URL}", call.url.len());
-            done(&entered.place, number, &CallReply::Refused(403, text), FramePayload::default());
+            send_call_result(&entered.slot, number, &CallReply::Refused(403, text), FramePayload::default());
             return Ok(());
         }
         if !call.url.starts_with('/') {
             let errand = OutboundCall { method, url: call.url, body: call.body };
             let call = match passes {
-                true => passed(&self.setup, &self.origin.call, number, errand),
-                false => outside(&self.setup, &self.origin.call, number, is_unread, errand),
+                true => passed_through_call(&self.setup, &self.origin.call, number, errand),
+                false => external_call(&self.setup, &self.origin.call, number, is_unread, errand),
             };
-            self.calls.outside.push(call);
+            self.calls.external.push(call);
             return Ok(());
         }
-        let Some(internal) = self.setup.scripts.internal() else {
-            let error = ScriptError::InternalCalls { limit: self.setup.scripts.most_internal() };
-            done(&entered.place, number, &refused(&error), FramePayload::default());
+        let Some(internal) = self.setup.scripts.acquire_internal_call() else {
+            let error = ScriptError::InternalCalls { limit: self.setup.scripts.max_internal_calls() };
+            send_call_result(&entered.slot, number, &refused_reply(&error), FramePayload::default());
             return Ok(());
         };
         let inside = InternalCall {
             setup: Arc::clone(&self.setup),
             generation: Arc::clone(&self.generation),
-            origin: RunOrigin { held: self.held.clone(), answer_by: None, ..self.origin.clone() },
-            ask: ScriptRequest {
+            origin: RunOrigin {
+                held_locks: self.held_locks.clone(),
+                response_deadline: None,
+                ..self.origin.clone()
+            },
+            request: ScriptRequest {
                 method,
                 path: call.url,
                 query: call.query,
                 headers: HeaderMap::new(),
                 body: call.body,
             },
-            after: self.durable.clone(),
-            _internal: internal,
+            after_commit: self.pending_commit.clone(),
+            _permit: internal,
         };
         if passes {
             let (send, receive) = oneshot::channel();
-            let task = spawn(inside.pass(number, send)).abort_handle();
-            self.calls.inside.push(task);
-            let lost = || failed(502, "the call was cancelled");
-            self.calls.outside.push(
+            let task = spawn(inside.into_pass_task(number, send)).abort_handle();
+            self.calls.internal_tasks.push(task);
+            let lost = || failed_reply(502, "the call was cancelled");
+            self.calls.external.push(
                 async move {
                     receive.await.unwrap_or_else(|_| {
                         let (outcome, body) = lost();
@@ -168,27 +174,27 @@ impl ScriptRun {
                 .boxed(),
             );
         } else {
-            let place = Arc::downgrade(&entered.place);
-            let task = spawn(inside.call(number, is_unread, place)).abort_handle();
-            push_unfinished(&mut self.calls.inside, task, AbortHandle::is_finished);
+            let place = Arc::downgrade(&entered.slot);
+            let task = spawn(inside.into_call_task(number, is_unread, place)).abort_handle();
+            push_unfinished(&mut self.calls.internal_tasks, task, AbortHandle::is_finished);
         }
         Ok(())
     }
 
     /// Handles the declaration of a nested resource: a separate commit, which the handler waits for.
-    pub(super) fn declares(&mut self, declare: DeclareMessage) {
-        self.is_clean = false;
-        let Some(entered) = &self.entered else { return };
-        entered.place.waits();
-        let (generation, after) = (Arc::clone(&self.generation), self.durable.clone());
-        self.calls.outside.push(
+    pub(super) fn start_declaration(&mut self, declare: DeclareMessage) {
+        self.is_repeatable = false;
+        let Some(entered) = &self.dispatched else { return };
+        entered.slot.begin_wait();
+        let (generation, after) = (Arc::clone(&self.generation), self.pending_commit.clone());
+        self.calls.external.push(
             async move {
                 let declaration = ResourceDeclaration {
                     resource: usize::from(declare.resource),
                     path: &declare.path,
                     captures: declare.captures,
                     initials: declare.initial,
-                    after: after.as_ref(),
+                    after_commit: after.as_ref(),
                 };
                 let refused = generation.edition.declare(declaration).await.err();
                 CallResult::Declared { call: declare.call, site: declare.site, refused }
@@ -198,23 +204,26 @@ impl ScriptRun {
     }
 
     /// Handles the result of a call; returns the response, if this was the response and it may be sent.
-    pub(super) async fn back(&mut self, back: CallResult) -> Result<Option<HandlerReply>, ScriptError> {
-        let Some(entered) = &self.entered else { return Ok(None) };
+    pub(super) async fn handle_call_result(
+        &mut self,
+        back: CallResult,
+    ) -> Result<Option<HandlerReply>, ScriptError> {
+        let Some(entered) = &self.dispatched else { return Ok(None) };
         match back {
             CallResult::Done { call, outcome, body } => {
-                done(&entered.place, call, &outcome, body);
+                send_call_result(&entered.slot, call, &outcome, body);
                 Ok(None)
             }
-            CallResult::Passed { call, reply } => {
-                done(&entered.place, call, &CallReply::TakenOver, FramePayload::default());
-                self.given(reply).await
+            CallResult::PassedThrough { call, reply } => {
+                send_call_result(&entered.slot, call, &CallReply::PassedThrough, FramePayload::default());
+                self.accept_reply(reply).await
             }
             CallResult::Declared { call, site, refused } => {
                 let outcome = refused.as_ref().map_or(CallReply::Ok, |error| {
                     CallReply::Refused(error.status(), format!("{error} ({})", error.code()))
                 });
-                done(&entered.place, call, &outcome, FramePayload::default());
-                self.calls.refused.extend(refused.map(|error| (site, error)));
+                send_call_result(&entered.slot, call, &outcome, FramePayload::default());
+                self.calls.refused_declarations.extend(refused.map(|error| (site, error)));
                 Ok(None)
             }
         }
@@ -223,7 +232,7 @@ impl ScriptRun {
 
 /// Returns the result of a call for its handler. A body that no code reads is copied into a response
 /// unchanged, so it is validated here, a long one in the pool; otherwise the worker validates it.
-async fn received(
+async fn validate_result(
     setup: &RunSetup,
     call: &services::RequestCall,
     outcome: CallReply,
@@ -234,23 +243,23 @@ async fn received(
         return (outcome, body);
     }
     let (text, pool) = (body.clone(), &setup.scripts.offload);
-    match process_text(pool, "script-check", call, body.bytes.len(), move || text.check()).await {
+    match process_text(pool, "script-check", call, body.bytes.len(), move || text.validate()).await {
         Ok(Ok(())) => (outcome, body),
         Ok(Err(error)) => {
             let message = format!("the answer is not the JSON that its type claims: {error}");
             (CallReply::Failed(502, message), body)
         }
-        Err(error) => told(&error),
+        Err(error) => error_reply(&error),
     }
 }
 
 /// Sends the result of a call to the handler.
-fn done(place: &WorkerSlot, call: u32, outcome: &CallReply, body: FramePayload) {
-    place.goes_on();
-    place.worker.say(|out| out.done(place.run, call, outcome, body));
+fn send_call_result(place: &WorkerSlot, call: u32, outcome: &CallReply, body: FramePayload) {
+    place.end_wait();
+    place.worker.send_frames(|out| out.put_call_result(place.run, call, outcome, body));
 }
 
-fn outside(
+fn external_call(
     setup: &Arc<RunSetup>,
     allowance: &Arc<services::RequestCall>,
     call: u32,
@@ -259,15 +268,15 @@ fn outside(
 ) -> BoxFuture<'static, CallResult> {
     let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
     async move {
-        let (outcome, body) = setup.outside.send(&setup.scripts.offload, &allowance, errand).await;
-        let (outcome, body) = received(&setup, &allowance, outcome, body, is_unread).await;
+        let (outcome, body) = setup.external_calls.send(&setup.scripts.offload, &allowance, errand).await;
+        let (outcome, body) = validate_result(&setup, &allowance, outcome, body, is_unread).await;
         CallResult::Done { call, outcome, body }
     }
     .boxed()
 }
 
 /// Makes a call whose response goes to the client.
-fn passed(
+fn passed_through_call(
     setup: &Arc<RunSetup>,
     allowance: &Arc<services::RequestCall>,
     call: u32,
@@ -275,8 +284,8 @@ fn passed(
 ) -> BoxFuture<'static, CallResult> {
     let (setup, allowance) = (Arc::clone(setup), Arc::clone(allowance));
     async move {
-        match setup.outside.stream(&allowance, errand, setup.limits.upstream_bytes.0).await {
-            Ok(reply) => CallResult::Passed { call, reply },
+        match setup.external_calls.stream(&allowance, errand, setup.limits.upstream_bytes.0).await {
+            Ok(reply) => CallResult::PassedThrough { call, reply },
             Err((outcome, body)) => CallResult::Done { call, outcome, body },
         }
     }
@@ -285,34 +294,35 @@ fn passed(
 
 impl InternalCall {
     /// Boxed rather than an `async fn`, since runs call runs.
-    fn call(self, call: u32, is_unread: bool, place: Weak<WorkerSlot>) -> BoxFuture<'static, ()> {
+    fn into_call_task(self, call: u32, is_unread: bool, place: Weak<WorkerSlot>) -> BoxFuture<'static, ()> {
         async move {
             let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
-            let path = self.ask.path.split('?').next().unwrap_or_default();
-            let method = self.ask.method;
-            let what = format!("{} {path}", method.word());
-            let (outcome, body) = match self.ask().await {
+            let path = self.request.path.split('?').next().unwrap_or_default();
+            let method = self.request.method;
+            let what = format!("{} {path}", method.as_str());
+            let (outcome, body) = match self.send_request().await {
                 Ok(reply) => {
                     let (limit, pool) = (setup.limits.upstream_bytes.0, &setup.scripts.offload);
-                    let delivered = reply.deliver((method, what.as_str()), limit, pool, &origin).await;
-                    delivered.unwrap_or_else(|error| told(&error))
+                    let delivered =
+                        reply.into_call_reply((method, what.as_str()), limit, pool, &origin).await;
+                    delivered.unwrap_or_else(|error| error_reply(&error))
                 }
-                Err(error) => (refused(&error), FramePayload::default()),
+                Err(error) => (refused_reply(&error), FramePayload::default()),
             };
-            let (outcome, body) = received(&setup, &origin, outcome, body, is_unread).await;
+            let (outcome, body) = validate_result(&setup, &origin, outcome, body, is_unread).await;
             if let Some(place) = place.upgrade() {
-                done(&place, call, &outcome, body);
+                send_call_result(&place, call, &outcome, body);
             }
         }
         .boxed()
     }
 
-    fn pass(self, call: u32, back: oneshot::Sender<CallResult>) -> BoxFuture<'static, ()> {
+    fn into_pass_task(self, call: u32, back: oneshot::Sender<CallResult>) -> BoxFuture<'static, ()> {
         async move {
-            let _ = back.send(match self.ask().await {
-                Ok(reply) => CallResult::Passed { call, reply },
+            let _ = back.send(match self.send_request().await {
+                Ok(reply) => CallResult::PassedThrough { call, reply },
                 Err(error) => {
-                    CallResult::Done { call, outcome: refused(&error), body: FramePayload::default() }
+                    CallResult::Done { call, outcome: refused_reply(&error), body: FramePayload::default() }
                 }
             }); // The caller is gone.
         }
@@ -320,13 +330,14 @@ impl InternalCall {
     }
 
     /// Makes the request, and follows redirects within the service under the same rules as external ones.
-    async fn ask(self) -> Result<HandlerReply, ScriptError> {
-        let Self { setup, generation, origin, mut ask, after, _internal } = self;
+    async fn send_request(self) -> Result<HandlerReply, ScriptError> {
+        let Self { setup, generation, origin, request: mut ask, after_commit: after, _permit: _internal } =
+            self;
         if let Some(after) = after {
             after.wait().await?;
         }
         if let Some((path, query)) = ask.path.split_once('?') {
-            let (path, query) = (path.to_owned(), parameters(&setup, &origin.call, query).await?);
+            let (path, query) = (path.to_owned(), parse_parameters(&setup, &origin.call, query).await?);
             ask = ScriptRequest { path, query, ..ask };
         }
         for _ in 0..REDIRECTS {
@@ -335,19 +346,19 @@ impl InternalCall {
                 setup: Arc::clone(&setup),
                 generation: Arc::clone(&generation),
                 origin: origin.clone(),
-                ask,
+                request: ask,
             };
-            let reply = match answer(asked).await {
+            let reply = match handle_run_request(asked).await {
                 Ok(answered) => answered.reply,
                 Err(failure) => return Err(failure.error),
             };
             let location = reply.location().filter(|_| is_safe(method));
-            let location = match location.map(|to| RedirectTarget::of(to, &from)) {
-                Some(RedirectTarget::Here(location)) if location.len() <= MAX_URL => location,
+            let location = match location.map(|to| RedirectTarget::resolve(to, &from)) {
+                Some(RedirectTarget::SameAuthority(location)) if location.len() <= MAX_URL => location,
                 _ => return Ok(reply),
             };
             let (path, query) = location.split_once('?').unwrap_or((&location, ""));
-            let (path, query) = (path.to_owned(), parameters(&setup, &origin.call, query).await?);
+            let (path, query) = (path.to_owned(), parse_parameters(&setup, &origin.call, query).await?);
             ask = ScriptRequest {
                 method,
                 path,
@@ -371,17 +382,17 @@ fn push_unfinished<T>(items: &mut Vec<T>, item: T, is_finished: impl Fn(&T) -> b
 }
 
 /// Converts the query parameters of a URL to JSON.
-async fn parameters(
+async fn parse_parameters(
     setup: &RunSetup,
     call: &services::RequestCall,
     query: &str,
 ) -> Result<Bytes, ScriptError> {
-    let read = ask::parameters_of(&setup.scripts.offload, call, query).await;
+    let read = script_request::query_to_json_pooled(&setup.scripts.offload, call, query).await;
     read.map_err(|_| services::UnfinishedResponse.into())
 }
 
 /// Converts an error for the calling handler, in full, since both belong to the same script.
-fn refused(error: &ScriptError) -> CallReply {
+fn refused_reply(error: &ScriptError) -> CallReply {
     CallReply::Refused(error.status().as_u16(), format!("{error} ({})", error.code()))
 }
 

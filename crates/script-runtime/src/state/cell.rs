@@ -18,16 +18,16 @@ use super::tree::{self, EditUndo, SizeChange, StateValue, WorkAllowance};
 use super::workers::{PrecedingFrame, ShipmentRoom};
 
 /// The minimum weight of changes for a compaction.
-const LIGHT: usize = 4 << 10;
+const MIN_COMPACTION_WEIGHT: usize = 4 << 10;
 /// The weight of a change besides its text.
-const ENTRY: usize = 128;
+const CHANGE_OVERHEAD: usize = 128;
 /// The maximum length of texts that are worked on under the group's lock. A byte of a change set, or of a
 /// value of many small parts, takes up to 50 ns.
-pub(crate) const SHORT: usize = 16 << 10;
+pub(crate) const MAX_LOCKED_TEXT: usize = 16 << 10;
 /// The number of changes that are added to a history at once.
-const PAGE: usize = 4096;
+const CHANGES_PER_PAGE: usize = 4096;
 /// The number of changes that are removed one by one: the others stay in place.
-const FEW: usize = 64;
+const MAX_SINGLE_REMOVALS: usize = 64;
 
 /// The number of compactions outside of a lock so far.
 static COMPACTIONS: AtomicU64 = AtomicU64::new(0);
@@ -43,23 +43,23 @@ pub(crate) struct StateCell {
     changes: VecDeque<Box<CellChange>>,
     /// The weights of the durable and of the pending changes.
     weight: usize,
-    pending: usize,
+    pending_weight: usize,
     /// The weight of changes that became durable since the last compaction in the store.
-    since: usize,
+    weight_since_compaction: usize,
     /// The length of its text with all changes applied. After changes of another gateway it is an upper bound
     /// until the tree is built.
     bytes: usize,
     /// The value with all changes applied, if it has been built.
     tree: Option<Option<StateValue>>,
     /// Whether the tree is in a draft.
-    is_out: bool,
+    has_draft: bool,
     /// The number of the compaction in progress.
-    compacting: Option<u64>,
+    compaction_number: Option<u64>,
     /// Whether the cell is in the store, or will be.
     pub(crate) exists: bool,
     /// Its version in the store, and the version after all submitted commits.
-    pub(crate) stored: u64,
-    pub(crate) sent: u64,
+    pub(crate) stored_version: u64,
+    pub(crate) submitted_version: u64,
 }
 
 #[derive(Debug)]
@@ -67,7 +67,7 @@ struct CellChange {
     version: u64,
     text: Bytes,
     /// The new value, if the change only sets the whole value.
-    whole: Option<Bytes>,
+    replacement: Option<Bytes>,
     is_durable: bool,
     /// The undo steps, as long as the change is not durable.
     undos: Vec<EditUndo>,
@@ -76,7 +76,7 @@ struct CellChange {
 
 impl CellChange {
     fn weight(&self) -> usize {
-        self.text.len() + ENTRY
+        self.text.len() + CHANGE_OVERHEAD
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum CellWrite {
 #[derive(Debug)]
 pub(crate) struct AppliedChanges {
     text: Bytes,
-    whole: Option<Bytes>,
+    replacement: Option<Bytes>,
     undos: Vec<EditUndo>,
     size_change: SizeChange,
     write: CellWrite,
@@ -105,15 +105,15 @@ impl AppliedChanges {
         exists: bool,
         effort: &mut WorkAllowance,
     ) -> Result<Self, ChangeSetError> {
-        let undos = ChangeSet::read(&part.text)?.apply_within(root, effort)?;
-        let write = match (&part.whole, exists) {
+        let undos = ChangeSet::parse(&part.text)?.apply_with_allowance(root, effort)?;
+        let write = match (&part.replacement, exists) {
             (Some(whole), false) => CellWrite::Create(whole.clone()),
             (Some(whole), true) => CellWrite::Replace(whole.clone()),
-            (None, false) => CellWrite::Create(text(root.as_ref())),
+            (None, false) => CellWrite::Create(serialize_tree(root.as_ref())),
             (None, true) => CellWrite::Append(part.text.clone()),
         };
         let size_change = undos.iter().map(EditUndo::size_change).sum();
-        Ok(Self { text: part.text.clone(), whole: part.whole.clone(), undos, size_change, write })
+        Ok(Self { text: part.text.clone(), replacement: part.replacement.clone(), undos, size_change, write })
     }
 }
 
@@ -131,17 +131,17 @@ pub(crate) struct CellDraft {
 
 impl CellDraft {
     /// The length of its text.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn text_length(&self) -> usize {
         self.bytes
     }
 
     /// Applies a change, which takes long.
-    pub(crate) fn change(&mut self, part: &CellEdits) -> Result<AppliedChanges, ChangeSetError> {
+    pub(crate) fn apply(&mut self, part: &CellEdits) -> Result<AppliedChanges, ChangeSetError> {
         let root = match self.tree.take() {
             Some(root) => root,
             None => {
-                let root = changes::tree(self.value.as_ref(), self.changes.iter())?;
-                self.bytes = root.as_ref().map_or(0, StateValue::size);
+                let root = changes::build_tree(self.value.as_ref(), self.changes.iter())?;
+                self.bytes = root.as_ref().map_or(0, StateValue::text_size);
                 root
             }
         };
@@ -153,10 +153,10 @@ impl CellDraft {
     }
 
     /// Undoes the last change.
-    pub(crate) fn take_back(&mut self, applied: AppliedChanges) {
+    pub(crate) fn undo(&mut self, applied: AppliedChanges) {
         self.bytes = applied.size_change.revert(self.bytes);
         if let Some(root) = &mut self.tree {
-            tree::take_back(root, applied.undos);
+            tree::undo_edits(root, applied.undos);
         }
     }
 }
@@ -169,7 +169,7 @@ pub(crate) struct CellHistory {
     changes: Vec<Bytes>,
     weight: usize,
     version: u64,
-    stored: u64,
+    stored_version: u64,
 }
 
 /// The result of a compaction outside of the group's lock.
@@ -192,9 +192,15 @@ impl CellHistory {
 
     /// Applies all changes to the value, which takes long.
     pub(crate) fn compact(self) -> Result<CompactionResult, ChangeSetError> {
-        let Self { value, changes, weight, version, stored, .. } = self;
-        let root = changes::tree(value.as_ref(), changes.iter())?;
-        Ok(CompactionResult { text: text(root.as_ref()), stored, version, changes: changes.len(), weight })
+        let Self { value, changes, weight, version, stored_version: stored, .. } = self;
+        let root = changes::build_tree(value.as_ref(), changes.iter())?;
+        Ok(CompactionResult {
+            text: serialize_tree(root.as_ref()),
+            stored,
+            version,
+            changes: changes.len(),
+            weight,
+        })
     }
 }
 
@@ -217,7 +223,7 @@ pub(crate) struct DiscardedData(Vec<Box<dyn Send>>);
 impl DiscardedData {
     /// Adds data whose size corresponds to this length of text. Small data is dropped at once.
     pub(crate) fn add(&mut self, bytes: usize, data: impl Send + 'static) {
-        if bytes > SHORT {
+        if bytes > MAX_LOCKED_TEXT {
             self.0.push(Box::new(data));
         }
     }
@@ -239,13 +245,13 @@ pub(crate) struct FoldedLog {
 
 impl FoldedLog {
     /// The length of the texts that have to be parsed.
-    pub(crate) fn work(log: &store::KeyLog) -> usize {
+    pub(crate) fn parse_work(log: &store::KeyLog) -> usize {
         let snapshot = log.snapshot.as_ref().filter(|_| !log.changes.is_empty());
-        let changes = || log.changes.iter().map(|(_, text)| text.len() + ENTRY).sum::<usize>();
+        let changes = || log.changes.iter().map(|(_, text)| text.len() + CHANGE_OVERHEAD).sum::<usize>();
         snapshot.map_or(0, |(_, value)| value.len() + changes())
     }
 
-    pub(crate) fn of(log: store::KeyLog) -> Result<Self, ChangeSetError> {
+    pub(crate) fn from_log(log: store::KeyLog) -> Result<Self, ChangeSetError> {
         let version = log.version;
         let changes: Vec<Bytes> = log.changes.into_iter().map(|(_, text)| text).collect();
         let Some((_, value)) = log.snapshot else { return Ok(Self { version, snapshot: None, changes }) };
@@ -253,15 +259,15 @@ impl FoldedLog {
         if changes.is_empty() {
             return Ok(Self { version, snapshot: Some((value, None)), changes });
         }
-        let root = changes::tree(value.as_ref(), changes.iter())?;
-        let value = root.as_ref().map(|root| text(Some(root)));
+        let root = changes::build_tree(value.as_ref(), changes.iter())?;
+        let value = root.as_ref().map(|root| serialize_tree(Some(root)));
         Ok(Self { version, snapshot: Some((value, Some(root))), changes: Vec::new() })
     }
 }
 
 impl StateCell {
     /// Returns a cell that is not in the store.
-    pub(crate) fn missing(id: u32, version: u64) -> Self {
+    pub(crate) fn new_missing(id: u32, version: u64) -> Self {
         let changes = VecDeque::new();
         Self {
             id,
@@ -269,41 +275,41 @@ impl StateCell {
             version,
             changes,
             weight: 0,
-            pending: 0,
-            since: 0,
+            pending_weight: 0,
+            weight_since_compaction: 0,
             bytes: 0,
             tree: None,
-            is_out: false,
-            compacting: None,
+            has_draft: false,
+            compaction_number: None,
             exists: false,
-            stored: 0,
-            sent: 0,
+            stored_version: 0,
+            submitted_version: 0,
         }
     }
 
     /// Returns a cell from the store.
-    pub(crate) fn loaded(id: u32, version: u64, log: FoldedLog) -> Self {
-        let mut cell = Self::missing(id, version);
-        cell.refresh(version, log, &mut DiscardedData::default());
+    pub(crate) fn from_log(id: u32, version: u64, log: FoldedLog) -> Self {
+        let mut cell = Self::new_missing(id, version);
+        cell.apply_foreign(version, log, &mut DiscardedData::default());
         cell
     }
 
     /// Applies the changes of another gateway, as of `version`. There must be no pending changes of this
     /// gateway.
-    pub(crate) fn refresh(&mut self, version: u64, log: FoldedLog, waste: &mut DiscardedData) {
+    pub(crate) fn apply_foreign(&mut self, version: u64, log: FoldedLog, waste: &mut DiscardedData) {
         waste.add(self.bytes, self.tree.take());
-        (self.is_out, self.compacting) = (false, None);
+        (self.has_draft, self.compaction_number) = (false, None);
         if let Some((value, tree)) = log.snapshot {
             (self.value, self.tree, self.version) = (value, tree, version);
             waste.add(self.weight, std::mem::take(&mut self.changes));
-            self.bytes = self.size();
+            self.bytes = self.value_length();
         } else {
             for text in log.changes {
                 self.bytes += text.len();
                 self.changes.push_back(Box::new(CellChange {
                     version,
                     text,
-                    whole: None,
+                    replacement: None,
                     is_durable: true,
                     undos: Vec::new(),
                     size_change: SizeChange::default(),
@@ -311,35 +317,35 @@ impl StateCell {
             }
         }
         self.weight = self.changes.iter().map(|change| change.weight()).sum();
-        (self.exists, self.stored, self.sent) = (true, log.version, log.version);
+        (self.exists, self.stored_version, self.submitted_version) = (true, log.version, log.version);
     }
 
     /// Applies a change, which is not durable yet.
-    pub(crate) fn change(
+    pub(crate) fn apply_change(
         &mut self,
         part: &CellEdits,
         version: u64,
         effort: &mut WorkAllowance,
     ) -> Result<CellWrite, ChangeSetError> {
         let exists = self.exists;
-        let applied = AppliedChanges::new(self.tree(effort)?, part, exists, effort)?;
+        let applied = AppliedChanges::new(self.tree_mut(effort)?, part, exists, effort)?;
         self.bytes = applied.size_change.apply(self.bytes);
-        Ok(self.push(applied, version))
+        Ok(self.push_applied(applied, version))
     }
 
     /// Adds a change that was applied to the tree.
-    pub(crate) fn push(&mut self, applied: AppliedChanges, version: u64) -> CellWrite {
-        let AppliedChanges { text, whole, undos, size_change, write } = applied;
+    pub(crate) fn push_applied(&mut self, applied: AppliedChanges, version: u64) -> CellWrite {
+        let AppliedChanges { text, replacement: whole, undos, size_change, write } = applied;
         self.exists = true;
-        let change = CellChange { version, text, whole, is_durable: false, undos, size_change };
-        self.pending += change.weight();
+        let change = CellChange { version, text, replacement: whole, is_durable: false, undos, size_change };
+        self.pending_weight += change.weight();
         self.changes.push_back(Box::new(change));
         write
     }
 
     /// Takes the tree out of the cell, until [`StateCell::restore`].
-    pub(crate) fn draft(&mut self) -> CellDraft {
-        self.is_out = true;
+    pub(crate) fn take_draft(&mut self) -> CellDraft {
+        self.has_draft = true;
         let tree = self.tree.take();
         let (value, changes) = match &tree {
             Some(_) => (None, Vec::new()),
@@ -349,68 +355,68 @@ impl StateCell {
     }
 
     /// Whether the tree is in a draft that can be put back.
-    pub(crate) fn is_out(&self) -> bool {
-        self.is_out
+    pub(crate) fn has_draft(&self) -> bool {
+        self.has_draft
     }
 
     /// Puts a draft back, unless the cell has been changed by others meanwhile.
-    pub(crate) fn restore(&mut self, draft: Option<CellDraft>, waste: &mut DiscardedData) {
-        let was_out = std::mem::take(&mut self.is_out);
+    pub(crate) fn restore_draft(&mut self, draft: Option<CellDraft>, waste: &mut DiscardedData) {
+        let was_out = std::mem::take(&mut self.has_draft);
         match draft {
             Some(draft) if was_out => {
                 self.bytes = draft.bytes;
                 self.tree = draft.tree;
             }
-            draft => waste.add(draft.as_ref().map_or(0, CellDraft::bytes), draft),
+            draft => waste.add(draft.as_ref().map_or(0, CellDraft::text_length), draft),
         }
     }
 
     /// Rolls back all changes after `version`.
-    pub(crate) fn take_back(&mut self, version: u64) {
+    pub(crate) fn roll_back_to(&mut self, version: u64) {
         while let Some(change) = self.changes.pop_back_if(|change| change.version > version) {
-            self.pending -= change.weight();
+            self.pending_weight -= change.weight();
             self.bytes = change.size_change.revert(self.bytes);
             if let Some(root) = &mut self.tree {
-                tree::take_back(root, change.undos);
+                tree::undo_edits(root, change.undos);
             }
         }
-        self.exists = self.stored > 0 || !self.changes.is_empty();
+        self.exists = self.stored_version > 0 || !self.changes.is_empty();
     }
 
     /// Rolls back all changes that are not durable.
-    pub(crate) fn reset(&mut self) {
-        self.is_out = false;
-        self.take_back(
+    pub(crate) fn roll_back_pending(&mut self) {
+        self.has_draft = false;
+        self.roll_back_to(
             self.changes.iter().rfind(|change| change.is_durable).map_or(self.version, |last| last.version),
         );
-        (self.exists, self.sent) = (self.stored > 0, self.stored);
+        (self.exists, self.submitted_version) = (self.stored_version > 0, self.stored_version);
     }
 
     /// Marks the change of a version as durable.
-    pub(crate) fn settle(&mut self, version: u64, stored: u64, waste: &mut DiscardedData) {
-        if self.sent < stored {
-            self.sent = stored;
+    pub(crate) fn mark_durable(&mut self, version: u64, stored: u64, waste: &mut DiscardedData) {
+        if self.submitted_version < stored {
+            self.submitted_version = stored;
         }
-        self.stored = stored;
+        self.stored_version = stored;
         let place = self.changes.partition_point(|change| change.version < version);
         let Some(change) = self.changes.get_mut(place).filter(|change| change.version == version) else {
             return;
         };
         change.is_durable = true;
         waste.add(change.size_change.removed(), std::mem::take(&mut change.undos));
-        self.pending -= change.weight();
+        self.pending_weight -= change.weight();
         self.weight += change.weight();
-        self.since += change.weight();
-        if let Some(whole) = change.whole.take() {
+        self.weight_since_compaction += change.weight();
+        if let Some(whole) = change.replacement.take() {
             (self.value, self.version) = (Some(whole), version);
-            self.compacting = None;
+            self.compaction_number = None;
             self.remove_changes(place + 1, self.weight, waste);
         }
     }
 
     /// Removes the first changes, which have this weight.
     fn remove_changes(&mut self, count: usize, weight: usize, waste: &mut DiscardedData) {
-        if count <= FEW {
+        if count <= MAX_SINGLE_REMOVALS {
             self.changes.drain(..count.min(self.changes.len()));
         } else if count <= self.changes.len() {
             let rest = self.changes.split_off(count);
@@ -420,57 +426,57 @@ impl StateCell {
     }
 
     /// The length of its text with all changes applied, durable or not.
-    pub(crate) fn bytes(&self) -> usize {
+    pub(crate) fn text_length(&self) -> usize {
         self.bytes
     }
 
-    fn size(&self) -> usize {
+    fn value_length(&self) -> usize {
         self.value.as_ref().map_or(0, Bytes::len)
     }
 
     /// The length of all its texts.
-    fn texts(&self) -> usize {
-        self.size() + self.weight + self.pending
+    fn total_text_length(&self) -> usize {
+        self.value_length() + self.weight + self.pending_weight
     }
 
     /// Replaces the value and its durable changes by a single text, if the changes outweigh the value.
     /// `is_requested`: the store has requested a text, and repeats its request until it gets one.
-    pub(crate) fn compaction(&mut self, is_requested: bool) -> Result<CompactionCheck, ChangeSetError> {
+    pub(crate) fn check_compaction(&mut self, is_requested: bool) -> Result<CompactionCheck, ChangeSetError> {
         // Compaction of a short cell rolls back pending changes and applies them again.
-        let least = self.size().max(LIGHT).max(self.pending);
-        let for_store = is_requested && self.since >= least;
-        if !for_store && self.weight <= least || self.compacting.is_some() {
+        let least = self.value_length().max(MIN_COMPACTION_WEIGHT).max(self.pending_weight);
+        let for_store = is_requested && self.weight_since_compaction >= least;
+        if !for_store && self.weight <= least || self.compaction_number.is_some() {
             return Ok(CompactionCheck::Done);
         }
         if for_store {
-            self.since = 0;
+            self.weight_since_compaction = 0;
         }
-        if self.is_out || self.texts() > SHORT {
-            self.compacting = Some(COMPACTIONS.fetch_add(1, Ordering::Relaxed));
+        if self.has_draft || self.total_text_length() > MAX_LOCKED_TEXT {
+            self.compaction_number = Some(COMPACTIONS.fetch_add(1, Ordering::Relaxed));
             return Ok(CompactionCheck::Long(for_store));
         }
-        self.compact()?;
+        self.compact_in_place()?;
         Ok(match for_store {
-            true => CompactionCheck::Store(self.stored, self.value.clone().unwrap_or_default()),
+            true => CompactionCheck::Store(self.stored_version, self.value.clone().unwrap_or_default()),
             false => CompactionCheck::Done,
         })
     }
 
     /// Replaces the value and its durable changes by a single text, which the tree yields.
-    fn compact(&mut self) -> Result<(), ChangeSetError> {
+    fn compact_in_place(&mut self) -> Result<(), ChangeSetError> {
         let rest = self.changes.iter().position(|change| !change.is_durable).unwrap_or(self.changes.len());
         if rest > 0 {
-            self.tree(&mut WorkAllowance::new(WorkAllowance::UNLIMITED))?;
+            self.tree_mut(&mut WorkAllowance::new(WorkAllowance::UNLIMITED))?;
             let mut root = self.tree.take().flatten();
             for change in self.changes.iter_mut().skip(rest).rev() {
-                tree::take_back(&mut root, std::mem::take(&mut change.undos));
+                tree::undo_edits(&mut root, std::mem::take(&mut change.undos));
             }
-            self.value = root.as_ref().map(|root| text(Some(root)));
+            self.value = root.as_ref().map(|root| serialize_tree(Some(root)));
             self.version = self.changes.get(rest - 1).map_or(self.version, |last| last.version);
             self.changes.drain(..rest);
             self.weight = 0;
             for change in &mut self.changes {
-                change.undos = ChangeSet::read(&change.text)?.apply(&mut root)?;
+                change.undos = ChangeSet::parse(&change.text)?.apply(&mut root)?;
             }
             self.tree = Some(root);
         }
@@ -478,31 +484,31 @@ impl StateCell {
     }
 
     /// Begins the history of the compaction in progress.
-    pub(crate) fn history(&self) -> Option<CellHistory> {
+    pub(crate) fn start_history(&self) -> Option<CellHistory> {
         Some(CellHistory {
-            number: self.compacting?,
+            number: self.compaction_number?,
             value: self.value.clone(),
             changes: Vec::new(),
             weight: 0,
             version: self.version,
-            stored: self.stored,
+            stored_version: self.stored_version,
         })
     }
 
     /// Adds the next durable changes to a history. Returns whether it is complete; `None` if it is obsolete.
-    pub(crate) fn record(&self, history: &mut CellHistory) -> Option<bool> {
-        if self.compacting != Some(history.number) {
+    pub(crate) fn extend_history(&self, history: &mut CellHistory) -> Option<bool> {
+        if self.compaction_number != Some(history.number) {
             return None;
         }
         let before = history.changes.len();
         let durable = self.changes.iter().skip(before).take_while(|change| change.is_durable);
-        for change in durable.take(PAGE) {
+        for change in durable.take(CHANGES_PER_PAGE) {
             history.changes.push(change.text.clone());
             history.weight += change.weight();
             history.version = change.version;
         }
-        history.stored = self.stored;
-        Some(history.changes.len() < before + PAGE)
+        history.stored_version = self.stored_version;
+        Some(history.changes.len() < before + CHANGES_PER_PAGE)
     }
 
     /// Ends the compaction of this number: its result, if there is one, replaces the value and the durable
@@ -513,10 +519,10 @@ impl StateCell {
         compacted: Option<CompactionResult>,
         waste: &mut DiscardedData,
     ) -> Option<CompactionResult> {
-        if self.compacting != Some(number) {
+        if self.compaction_number != Some(number) {
             return None;
         }
-        self.compacting = None;
+        self.compaction_number = None;
         let compacted = compacted?;
         self.value = Some(compacted.text.clone()).filter(|text| !text.is_empty());
         self.version = compacted.version;
@@ -524,14 +530,14 @@ impl StateCell {
         Some(compacted)
     }
 
-    fn tree(&mut self, effort: &mut WorkAllowance) -> Result<&mut Option<StateValue>, ChangeSetError> {
+    fn tree_mut(&mut self, effort: &mut WorkAllowance) -> Result<&mut Option<StateValue>, ChangeSetError> {
         let root = match self.tree.take() {
             Some(root) => root,
             None => {
-                effort.spend(self.texts()).map_err(|misfit| ChangeSetError::Misfit(0, misfit))?;
+                effort.spend(self.total_text_length()).map_err(|misfit| ChangeSetError::Misfit(0, misfit))?;
                 let root =
-                    changes::tree(self.value.as_ref(), self.changes.iter().map(|change| &change.text))?;
-                self.bytes = root.as_ref().map_or(0, StateValue::size);
+                    changes::build_tree(self.value.as_ref(), self.changes.iter().map(|change| &change.text))?;
+                self.bytes = root.as_ref().map_or(0, StateValue::text_size);
                 root
             }
         };
@@ -540,7 +546,7 @@ impl StateCell {
 
     /// Adds the frames that update a worker's copy towards `version`, as far as the shipment allows. Returns
     /// the resulting version of the copy.
-    pub(crate) fn ship(
+    pub(crate) fn collect_frames(
         &self,
         has: Option<u64>,
         version: u64,
@@ -553,7 +559,7 @@ impl StateCell {
             _ => {
                 frames.push(match &self.value {
                     Some(value) => {
-                        PrecedingFrame::Whole { cell, version: self.version, value: value.clone() }
+                        PrecedingFrame::FullValue { cell, version: self.version, value: value.clone() }
                     }
                     None => PrecedingFrame::Unset { cell, version: self.version },
                 });
@@ -567,7 +573,7 @@ impl StateCell {
         let mut durable = Vec::new();
         for change in lacks {
             // Changes of another gateway have the same version, and belong together.
-            if change.version > now && !shipment.take(&change.text) {
+            if change.version > now && !shipment.try_take(&change.text) {
                 break;
             }
             if change.is_durable {
@@ -593,10 +599,10 @@ impl StateCell {
 }
 
 /// Returns the stored form: an empty text represents a missing value.
-fn text(root: Option<&StateValue>) -> Bytes {
+fn serialize_tree(root: Option<&StateValue>) -> Bytes {
     let mut text = Vec::new();
     if let Some(root) = root {
-        root.write(&mut text);
+        root.write_json(&mut text);
     }
     text.into()
 }

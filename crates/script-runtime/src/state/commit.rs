@@ -21,12 +21,12 @@ use tokio::task::yield_now;
 use super::cell::{AppliedChanges, CellDraft, CellWrite, CompactionCheck, CompactionResult, DiscardedData};
 use super::changes::{CellEdits, ChangeSet, ChangeSetError};
 use super::error::StateError;
-use super::group::{CellGroup, CellGroupInner, CellGroupState, NEVER};
-use super::home::ServiceGroups;
+use super::group::{CellGroup, CellGroupInner, CellGroupState, UNSYNCED_EPOCH};
+use super::service_groups::ServiceGroups;
 use super::sizes::entry_size;
 use super::tree::WorkAllowance;
 use super::workers::DiscardedKind;
-use crate::work::{at_once, spawn};
+use crate::work::{run_then_charge, spawn};
 
 /// The future result of a commit. Clones share it.
 #[derive(Clone, Debug)]
@@ -39,8 +39,8 @@ pub(crate) struct SealedCommit {
     writes: CommitWrites,
     lease: Option<WriteLease>,
     /// The instance that is removed with the commit; the permit is held until the commit is settled.
-    removes: Option<InstanceRemoval>,
-    answer: watch::Sender<Option<Result<(), StateError>>>,
+    removal: Option<InstanceRemoval>,
+    result_sender: watch::Sender<Option<Result<(), StateError>>>,
 }
 
 /// A commit that was submitted to the store; without writes there is nothing to submit.
@@ -72,9 +72,9 @@ type CommitWrites = Vec<(Arc<str>, CellWrite)>;
 type CellDrafts = Vec<Option<CellDraft>>;
 
 /// The kind of jobs.
-pub(crate) const KIND: &str = "script-state";
+pub(crate) const JOB_KIND: &str = "script-state";
 /// The maximum time that work waits for the pool, which is longer than anyone waits for a response.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const MAX_POOL_WAIT: Duration = Duration::from_secs(600);
 
 impl CellGroup {
     /// Applies the change set of a run that has the slot. `slots` are the run's cells. Returns `None`,
@@ -90,13 +90,13 @@ impl CellGroup {
     ) -> Result<Option<DurableCommit>, StateError> {
         let done = self.try_commit(slots, built_on, worker, text, removes, effort);
         if done.is_err() {
-            self.renumber(slots);
+            self.renumber_cells(slots);
         }
         done
     }
 
     /// Returns the future result of all commits so far.
-    pub(crate) fn settled(self: &Arc<Self>, generation: u64) -> Result<DurableCommit, StateError> {
+    pub(crate) fn pending_commits(self: &Arc<Self>, generation: u64) -> Result<DurableCommit, StateError> {
         let mut effort = WorkAllowance::new(WorkAllowance::UNLIMITED);
         let empty = self.commit(&[], generation, 0, b"", &mut None, &mut effort)?;
         empty.ok_or_else(|| UnfinishedResponse.into())
@@ -111,17 +111,19 @@ impl CellGroup {
         removes: &mut Option<InstanceRemoval>,
         effort: &mut WorkAllowance,
     ) -> Result<Option<DurableCommit>, StateError> {
-        let changes =
-            ChangeSet::read(&Bytes::copy_from_slice(text)).and_then(|changes| changes.parts(slots.len()));
+        let changes = ChangeSet::parse(&Bytes::copy_from_slice(text))
+            .and_then(|changes| changes.split_by_slot(slots.len()));
         let mut inner = self.lock();
-        let parts = changes.map_err(|refused| inner.refused(refused))?;
-        let lease = self.check(&inner, built_on, !parts.is_empty() || removes.is_some())?;
+        let parts = changes.map_err(|refused| inner.changes_error(refused))?;
+        let lease = self.check_commit(&inner, built_on, !parts.is_empty() || removes.is_some())?;
         if parts.is_empty() && removes.is_none() && inner.finished == inner.durable {
             let (_, receiver) = watch::channel(Some(Ok(())));
             return Ok(Some(DurableCommit(receiver)));
         }
-        let Some(writes) = inner.make(slots, &parts, &self.home, effort)? else { return Ok(None) };
-        Ok(Some(self.finish(inner, worker, writes, lease, removes.take())))
+        let Some(writes) = inner.apply_parts(slots, &parts, &self.service_groups, effort)? else {
+            return Ok(None);
+        };
+        Ok(Some(self.queue_commit(inner, worker, writes, lease, removes.take())))
     }
 
     /// Like [`CellGroup::commit`], for change sets that take long: the pool applies them to drafts of the
@@ -137,7 +139,7 @@ impl CellGroup {
     ) -> Result<DurableCommit, StateError> {
         let done = self.try_commit_long(slots, built_on, worker, text, &mut removes, payer).await;
         if done.is_err() {
-            self.renumber(slots);
+            self.renumber_cells(slots);
         }
         done
     }
@@ -153,32 +155,32 @@ impl CellGroup {
     ) -> Result<DurableCommit, StateError> {
         let drafts: CellDrafts = {
             let cells = &mut self.lock().cells;
-            slots.iter().map(|key| cells.get_mut(key).map(|cell| cell.draft())).collect()
+            slots.iter().map(|key| cells.get_mut(key).map(|cell| cell.take_draft())).collect()
         };
         // The job takes the drafts when it starts: if it never does, none is lost.
         let held = Arc::new(Mutex::new(Some(drafts)));
         let taken = Arc::clone(&held);
-        let work = move || take(&taken).map(|drafts| apply(&text, drafts));
-        let Ok(Some((drafts, applied))) = self.work(payer, work).await else {
-            self.restore(slots, take(&held).unwrap_or_default());
+        let work = move || take_shared(&taken).map(|drafts| apply_to_drafts(&text, drafts));
+        let Ok(Some((drafts, applied))) = self.run_in_pool(payer, work).await else {
+            self.restore_drafts(slots, take_shared(&held).unwrap_or_default());
             return Err(UnfinishedResponse.into());
         };
         let applied = match applied {
             Ok(applied) => applied,
             Err(refused) => {
-                self.restore(slots, drafts);
-                return Err(self.lock().refused(refused));
+                self.restore_drafts(slots, drafts);
+                return Err(self.lock().changes_error(refused));
             }
         };
         let error = {
             let mut inner = self.lock();
-            match self.admit(&inner, slots, built_on, &drafts, &applied, removes.is_some()) {
+            match self.admit_drafts(&inner, slots, built_on, &drafts, &applied, removes.is_some()) {
                 Ok(lease) => {
                     let mut waste = DiscardedData::default();
-                    inner.restore(slots, drafts, &mut waste);
-                    let writes = inner.push(slots, applied);
-                    let durable = self.finish(inner, worker, writes, lease, removes.take());
-                    self.home.shared.discard(waste);
+                    inner.restore_drafts(slots, drafts, &mut waste);
+                    let writes = inner.push_applied(slots, applied);
+                    let durable = self.queue_commit(inner, worker, writes, lease, removes.take());
+                    self.service_groups.shared.discard(waste);
                     return Ok(durable);
                 }
                 Err(error) => error,
@@ -186,31 +188,42 @@ impl CellGroup {
         };
         let held = Arc::new(Mutex::new(Some((drafts, applied))));
         let taken = Arc::clone(&held);
-        let undone =
-            self.work(payer, move || take(&taken).map(|(drafts, applied)| undo(drafts, applied))).await;
+        let undone = self
+            .run_in_pool(payer, move || {
+                take_shared(&taken).map(|(drafts, applied)| undo_drafts(drafts, applied))
+            })
+            .await;
         // If the pool refuses the job, it is done here: without its drafts, a cell would order members anew.
-        let undone = undone.unwrap_or_else(|_| take(&held).map(|(drafts, applied)| undo(drafts, applied)));
-        self.restore(slots, undone.unwrap_or_default());
+        let undone = undone
+            .unwrap_or_else(|_| take_shared(&held).map(|(drafts, applied)| undo_drafts(drafts, applied)));
+        self.restore_drafts(slots, undone.unwrap_or_default());
         Err(error)
     }
 
-    async fn work<T: Send + 'static>(
+    async fn run_in_pool<T: Send + 'static>(
         &self,
         payer: QuotaKey,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, OffloadError> {
-        at_once(&self.home.shared.offload, KIND, payer, Instant::now() + PATIENCE, work).await
+        run_then_charge(
+            &self.service_groups.shared.offload,
+            JOB_KIND,
+            payer,
+            Instant::now() + MAX_POOL_WAIT,
+            work,
+        )
+        .await
     }
 
     /// Checks whether a run may still commit; returns the lease.
-    fn check(
+    fn check_commit(
         &self,
         inner: &CellGroupInner,
         built_on: u64,
         writes: bool,
     ) -> Result<Option<WriteLease>, StateError> {
-        if inner.state == CellGroupState::Gone {
-            return Err(StateError::Gone { path: self.path.clone().unwrap_or_default() });
+        if inner.state == CellGroupState::Removed {
+            return Err(StateError::ResourceRemoved { path: self.path.clone().unwrap_or_default() });
         }
         if inner.generation != built_on {
             return Err(StateError::Store(store::StoreError::Abandoned));
@@ -225,7 +238,7 @@ impl CellGroup {
     }
 
     /// Like `check`, for change sets that were applied to drafts; also accounts for their sizes.
-    fn admit(
+    fn admit_drafts(
         &self,
         inner: &CellGroupInner,
         slots: &[Arc<str>],
@@ -234,28 +247,31 @@ impl CellGroup {
         applied: &[(usize, AppliedChanges)],
         removes: bool,
     ) -> Result<Option<WriteLease>, StateError> {
-        let lease = self.check(inner, built_on, !applied.is_empty() || removes)?;
-        let is_out = |key: &Arc<str>| inner.cells.get(key).is_some_and(|cell| cell.is_out());
+        let lease = self.check_commit(inner, built_on, !applied.is_empty() || removes)?;
+        let is_out = |key: &Arc<str>| inner.cells.get(key).is_some_and(|cell| cell.has_draft());
         if slots.iter().zip(drafts).any(|(key, draft)| draft.is_some() && !is_out(key)) {
             return Err(StateError::Store(store::StoreError::Abandoned));
         }
         let sizes = applied.iter().filter_map(|(slot, _)| {
             let (key, draft) = (slots.get(*slot)?, drafts.get(*slot)?.as_ref()?);
-            Some((key, entry_size(key, draft.bytes())))
+            Some((key, entry_size(key, draft.text_length())))
         });
-        let most = self.home.settings().size;
-        self.home.sizes.commit(most, sizes).map_err(|refused| self.home.state_full(refused, most))?;
+        let most = self.service_groups.settings().size;
+        self.service_groups
+            .sizes
+            .apply_commit(most, sizes)
+            .map_err(|refused| self.service_groups.state_full_error(refused, most))?;
         Ok(lease)
     }
 
-    fn restore(&self, slots: &[Arc<str>], drafts: CellDrafts) {
+    fn restore_drafts(&self, slots: &[Arc<str>], drafts: CellDrafts) {
         let mut waste = DiscardedData::default();
-        self.lock().restore(slots, drafts, &mut waste);
-        self.home.shared.discard(waste);
+        self.lock().restore_drafts(slots, drafts, &mut waste);
+        self.service_groups.shared.discard(waste);
     }
 
     /// Queues a finished commit for the store.
-    fn finish(
+    fn queue_commit(
         self: &Arc<Self>,
         mut inner: MutexGuard<'_, CellGroupInner>,
         worker: u32,
@@ -266,40 +282,46 @@ impl CellGroup {
         let (sender, receiver) = watch::channel(None);
         let cells: Vec<u32> = writes.iter().filter_map(|(key, _)| Some(inner.cells.get(key)?.id)).collect();
         let version = inner.finished;
-        inner.queue.push_back(SealedCommit { version, writes, lease, removes, answer: sender });
-        let is_carried = std::mem::replace(&mut inner.is_carried, true);
+        inner.queue.push_back(SealedCommit {
+            version,
+            writes,
+            lease,
+            removal: removes,
+            result_sender: sender,
+        });
+        let is_carried = std::mem::replace(&mut inner.is_submitting, true);
         // Under the lock, so that the worker is not sent its own changes.
-        self.home.shared.workers.wrote(worker, &cells, version);
+        self.service_groups.shared.workers.record_write(worker, &cells, version);
         drop(inner);
         if is_carried {
-            self.arrived.notify_one();
+            self.commit_finished.notify_one();
         } else {
-            spawn(Arc::clone(self).carry());
+            spawn(Arc::clone(self).submit_queued());
         }
         DurableCommit(receiver)
     }
 
     /// Gives cells new numbers, so that workers do not use their copies, which may contain a change set that
     /// was not accepted.
-    pub(crate) fn renumber(&self, slots: &[Arc<str>]) {
-        let shared = &self.home.shared;
+    pub(crate) fn renumber_cells(&self, slots: &[Arc<str>]) {
+        let shared = &self.service_groups.shared;
         let mut inner = self.lock();
         let mut ids = Vec::with_capacity(slots.len());
         for key in slots {
             if let Some(cell) = inner.cells.get_mut(key) {
-                ids.push(std::mem::replace(&mut cell.id, shared.cell_id()));
+                ids.push(std::mem::replace(&mut cell.id, shared.next_cell_id()));
             }
         }
         drop(inner);
-        shared.workers.forget(DiscardedKind::Cell, &ids);
+        shared.workers.discard(DiscardedKind::Cell, &ids);
     }
 
     /// Submits finished commits to the store until the queue is empty.
-    async fn carry(self: Arc<Self>) {
-        let mut line = self.home.shared.store.pipeline();
+    async fn submit_queued(self: Arc<Self>) {
+        let mut line = self.service_groups.shared.store.pipeline();
         let mut sent: VecDeque<SubmittedCommit> = VecDeque::new();
         loop {
-            while let Some((sealed, batch)) = self.take(&sent) {
+            while let Some((sealed, batch)) = self.take_next(&sent) {
                 let commit = match batch {
                     Some(batch) => Some(line.submit(batch).await),
                     None => None,
@@ -307,7 +329,7 @@ impl CellGroup {
                 sent.push_back(SubmittedCommit { sealed, commit });
             }
             let Some(first) = sent.front_mut() else {
-                if self.is_done() {
+                if self.is_queue_empty() {
                     break;
                 }
                 continue;
@@ -317,25 +339,28 @@ impl CellGroup {
                 Some(commit) => tokio::select! {
                     biased;
                     answer = commit => answer,
-                    () = self.arrived.notified() => continue,
+                    () = self.commit_finished.notified() => continue,
                 },
             };
             let Some(SubmittedCommit { sealed, .. }) = sent.pop_front() else { continue };
             match answer {
-                Ok(written) => self.settle(sealed, &written).await,
+                Ok(written) => self.settle_commit(sealed, &written).await,
                 Err(error) => {
-                    self.fail(error, std::iter::once(sealed).chain(sent.into_iter().map(|sent| sent.sealed)));
+                    self.roll_back(
+                        error,
+                        std::iter::once(sealed).chain(sent.into_iter().map(|sent| sent.sealed)),
+                    );
                     break;
                 }
             }
         }
-        if self.home.shared.is_draining() {
-            self.release().await;
+        if self.service_groups.shared.is_draining() {
+            self.release_lease().await;
         }
     }
 
     /// Returns the next commit, and its batch for the store.
-    fn take(&self, sent: &VecDeque<SubmittedCommit>) -> Option<(SealedCommit, Option<WriteBatch>)> {
+    fn take_next(&self, sent: &VecDeque<SubmittedCommit>) -> Option<(SealedCommit, Option<WriteBatch>)> {
         let creates = |sent: &SubmittedCommit| {
             sent.sealed.writes.iter().any(|(_, write)| matches!(write, CellWrite::Create(_)))
         };
@@ -344,18 +369,18 @@ impl CellGroup {
         }
         let mut inner = self.lock();
         let mut sealed = inner.queue.pop_front()?;
-        if sealed.writes.is_empty() && sealed.removes.is_none() {
+        if sealed.writes.is_empty() && sealed.removal.is_none() {
             return Some((sealed, None));
         }
-        let keys = &self.home.keys;
+        let keys = &self.service_groups.keys;
         let mut batch = WriteBatch::new();
         if let Some(lease) = &sealed.lease {
             batch = batch.with_fence(lease);
         }
-        if let Some((path, _)) = &sealed.removes
-            && let Some(known) = self.home.instances.find(path)
+        if let Some((path, _)) = &sealed.removal
+            && let Some(known) = self.service_groups.instances.find(path)
         {
-            let own = keys.instance(path, &known.site);
+            let own = keys.instance_prefix(path, &known.site);
             sealed.writes.retain(|(key, _)| !key.starts_with(&*own));
         }
         // Cells of an instance that was removed meanwhile are removed with it.
@@ -364,33 +389,37 @@ impl CellGroup {
             let Some(cell) = inner.cells.get_mut(key) else { continue };
             batch = match write {
                 CellWrite::Create(value) => batch.create(Arc::clone(key), value.clone()),
-                CellWrite::Replace(value) => batch.replace(Arc::clone(key), cell.sent, value.clone()),
-                CellWrite::Append(change) => batch.append(Arc::clone(key), cell.sent, change.clone()),
+                CellWrite::Replace(value) => {
+                    batch.replace(Arc::clone(key), cell.submitted_version, value.clone())
+                }
+                CellWrite::Append(change) => {
+                    batch.append(Arc::clone(key), cell.submitted_version, change.clone())
+                }
             };
-            cell.sent += 1;
+            cell.submitted_version += 1;
         }
-        if let Some((path, _)) = &sealed.removes {
-            batch = self.home.removal(batch, path, inner.finished);
+        if let Some((path, _)) = &sealed.removal {
+            batch = self.service_groups.add_removal(batch, path, inner.finished);
         }
         Some((sealed, Some(batch)))
     }
 
     /// Whether the queue is empty; if so, the next commit starts a new courier.
-    fn is_done(&self) -> bool {
+    fn is_queue_empty(&self) -> bool {
         let mut inner = self.lock();
-        inner.is_carried = !inner.queue.is_empty();
-        !inner.is_carried
+        inner.is_submitting = !inner.queue.is_empty();
+        !inner.is_submitting
     }
 
-    async fn settle(self: &Arc<Self>, sealed: SealedCommit, written: &[WriteResult]) {
+    async fn settle_commit(self: &Arc<Self>, sealed: SealedCommit, written: &[WriteResult]) {
         let (mut texts, mut long, mut waste) = (Vec::new(), Vec::new(), DiscardedData::default());
         {
             let mut inner = self.lock();
             inner.durable = sealed.version;
             for ((key, _), written) in sealed.writes.iter().zip(written) {
                 let Some(cell) = inner.cells.get_mut(key) else { continue };
-                cell.settle(sealed.version, written.version, &mut waste);
-                match cell.compaction(written.needs_compaction) {
+                cell.mark_durable(sealed.version, written.version, &mut waste);
+                match cell.check_compaction(written.needs_compaction) {
                     Ok(CompactionCheck::Store(version, text)) => {
                         texts.push((Arc::clone(key), (version, text)))
                     }
@@ -399,29 +428,29 @@ impl CellGroup {
                 }
             }
         }
-        self.home.shared.discard(waste);
+        self.service_groups.shared.discard(waste);
         for (key, for_store) in long {
             self.begin_compaction(key, for_store);
         }
         for (key, (version, text)) in texts {
             self.store_compacted(key, version, text).await;
         }
-        if let Some((path, _permit)) = sealed.removes {
-            self.home.removed(&path);
+        if let Some((path, _permit)) = sealed.removal {
+            self.service_groups.drop_instance(&path);
         }
-        sealed.answer.send_replace(Some(Ok(())));
+        sealed.result_sender.send_replace(Some(Ok(())));
     }
 
     async fn store_compacted(&self, key: Arc<str>, version: u64, text: Bytes) {
         // If this fails, the store requests compaction again.
-        drop(self.home.shared.store.submit(WriteBatch::new().compact(key, version, text)).await);
+        drop(self.service_groups.shared.store.submit(WriteBatch::new().compact(key, version, text)).await);
     }
 
     /// Starts a compaction that takes long, so that it delays no commit.
     pub(crate) fn begin_compaction(self: &Arc<Self>, key: Arc<str>, for_store: bool) {
         let group = Arc::clone(self);
         spawn(async move {
-            if let Some((stored, text)) = group.compact(&key).await
+            if let Some((stored, text)) = group.compact_cell(&key).await
                 && for_store
             {
                 group.store_compacted(key, stored, text).await;
@@ -431,67 +460,67 @@ impl CellGroup {
 
     /// Compacts a cell outside of the lock. Returns the new text and its version in the store, unless the
     /// cell has got another value meanwhile.
-    async fn compact(&self, key: &str) -> Option<(u64, Bytes)> {
-        let mut history = self.lock().cells.get(key)?.history()?;
-        while !self.lock().cells.get(key)?.record(&mut history)? {
+    async fn compact_cell(&self, key: &str) -> Option<(u64, Bytes)> {
+        let mut history = self.lock().cells.get(key)?.start_history()?;
+        while !self.lock().cells.get(key)?.extend_history(&mut history)? {
             yield_now().await;
         }
         let number = history.number();
         // Compactions take turns.
-        let payer = QuotaKey::new(&KIND).exempt();
-        let compacted = self.work(payer, move || history.compact()).await;
+        let payer = QuotaKey::new(&JOB_KIND).exempt();
+        let compacted = self.run_in_pool(payer, move || history.compact()).await;
         let (compacted, mut waste) = (compacted.ok().and_then(Result::ok), DiscardedData::default());
         let compacted = self.lock().cells.get_mut(key)?.end_compaction(number, compacted, &mut waste);
-        self.home.shared.discard(waste);
+        self.service_groups.shared.discard(waste);
         compacted.map(|CompactionResult { stored, text, .. }| (stored, text))
     }
 
     /// Rolls back a commit that the store refused, together with all commits based on it.
-    fn fail(&self, error: store::StoreError, built: impl Iterator<Item = SealedCommit>) {
+    fn roll_back(&self, error: store::StoreError, built: impl Iterator<Item = SealedCommit>) {
         let mut inner = self.lock();
         let built: Vec<SealedCommit> = built.chain(std::mem::take(&mut inner.queue)).collect();
         inner.generation += 1;
         inner.finished = inner.durable;
         inner.lease = None;
-        inner.is_carried = false;
-        inner.seen = NEVER;
-        let (shared, keys) = (&self.home.shared, &self.home.keys);
+        inner.is_submitting = false;
+        inner.synced_epoch = UNSYNCED_EPOCH;
+        let (shared, keys) = (&self.service_groups.shared, &self.service_groups.keys);
         let written = built.iter().flat_map(|sealed| &sealed.writes).map(|(key, _)| Arc::clone(key));
         let mut changed: BTreeSet<Arc<str>> = written.collect();
         // A removal replaces its run's writes to the cells of the instance.
-        for (path, _) in built.iter().filter_map(|sealed| sealed.removes.as_ref()) {
-            changed.extend(self.domain.scattered.iter().map(|cell| keys.cell(path, cell)));
+        for (path, _) in built.iter().filter_map(|sealed| sealed.removal.as_ref()) {
+            changed.extend(self.domain.scattered.iter().map(|cell| keys.cell_key(path, cell)));
         }
         let mut ids = Vec::with_capacity(changed.len());
-        let is_there = inner.state != CellGroupState::Gone;
+        let is_there = inner.state != CellGroupState::Removed;
         // Only these: a group may have the cells of a hundred thousand instances.
         for key in &changed {
             let Some(cell) = inner.cells.get_mut(key) else { continue };
-            ids.push(std::mem::replace(&mut cell.id, shared.cell_id()));
-            cell.reset();
+            ids.push(std::mem::replace(&mut cell.id, shared.next_cell_id()));
+            cell.roll_back_pending();
             if is_there {
-                self.home.count(key, cell);
+                self.service_groups.update_size(key, cell);
             }
         }
         drop(inner);
-        shared.workers.forget(DiscardedKind::Cell, &ids);
+        shared.workers.discard(DiscardedKind::Cell, &ids);
         let mut error = Some(error);
         for sealed in built {
             let error = error.take().unwrap_or(store::StoreError::Abandoned);
-            sealed.answer.send_replace(Some(Err(error.into())));
+            sealed.result_sender.send_replace(Some(Err(error.into())));
         }
     }
 }
 
 impl CellGroupInner {
     /// Returns the error of a refused change set.
-    fn refused(&self, reason: ChangeSetError) -> StateError {
+    fn changes_error(&self, reason: ChangeSetError) -> StateError {
         StateError::Changes { handler: Arc::clone(&self.writer), reason: reason.to_string() }
     }
 
     /// Applies all parts of a change set, atomically. Returns `None`, without an effect, if that takes more
     /// work than allowed.
-    fn make(
+    fn apply_parts(
         &mut self,
         slots: &[Arc<str>],
         parts: &[CellEdits],
@@ -502,78 +531,83 @@ impl CellGroupInner {
         let mut writes = Vec::with_capacity(parts.len());
         for part in parts {
             let found = slots.get(part.slot).and_then(|key| Some((key, self.cells.get_mut(key)?)));
-            let made = found
-                .map(|(key, cell)| cell.change(part, version, effort).map(|write| (Arc::clone(key), write)));
+            let made = found.map(|(key, cell)| {
+                cell.apply_change(part, version, effort).map(|write| (Arc::clone(key), write))
+            });
             match made {
                 Some(Ok(write)) => writes.push(write),
                 Some(Err(refused)) => {
-                    self.take_back(slots, parts);
-                    return if refused.is_long() { Ok(None) } else { Err(self.refused(refused)) };
+                    self.undo_parts(slots, parts);
+                    return if refused.is_over_allowance() {
+                        Ok(None)
+                    } else {
+                        Err(self.changes_error(refused))
+                    };
                 }
                 None => {}
             }
         }
-        let sizes = writes
-            .iter()
-            .filter_map(|(key, _)| self.cells.get(key).map(|cell| (key, entry_size(key, cell.bytes()))));
+        let sizes = writes.iter().filter_map(|(key, _)| {
+            self.cells.get(key).map(|cell| (key, entry_size(key, cell.text_length())))
+        });
         let most = home.settings().size;
-        if let Err(refused) = home.sizes.commit(most, sizes) {
-            self.take_back(slots, parts);
-            return Err(home.state_full(refused, most));
+        if let Err(refused) = home.sizes.apply_commit(most, sizes) {
+            self.undo_parts(slots, parts);
+            return Err(home.state_full_error(refused, most));
         }
         self.finished = version;
         Ok(Some(writes))
     }
 
     /// Rolls back a change set that was not accepted.
-    fn take_back(&mut self, slots: &[Arc<str>], parts: &[CellEdits]) {
+    fn undo_parts(&mut self, slots: &[Arc<str>], parts: &[CellEdits]) {
         for key in parts.iter().filter_map(|part| slots.get(part.slot)) {
             if let Some(cell) = self.cells.get_mut(key) {
-                cell.take_back(self.finished);
+                cell.roll_back_to(self.finished);
             }
         }
     }
 
     /// Adds a change set that was applied to drafts, which are put back already.
-    fn push(&mut self, slots: &[Arc<str>], applied: Vec<(usize, AppliedChanges)>) -> CommitWrites {
+    fn push_applied(&mut self, slots: &[Arc<str>], applied: Vec<(usize, AppliedChanges)>) -> CommitWrites {
         self.finished += u64::from(!applied.is_empty());
         let mut writes = Vec::with_capacity(applied.len());
         for (slot, applied) in applied {
             if let Some(key) = slots.get(slot)
                 && let Some(cell) = self.cells.get_mut(key)
             {
-                writes.push((Arc::clone(key), cell.push(applied, self.finished)));
+                writes.push((Arc::clone(key), cell.push_applied(applied, self.finished)));
             }
         }
         writes
     }
 
     /// Puts drafts back into their cells.
-    fn restore(&mut self, slots: &[Arc<str>], mut drafts: CellDrafts, waste: &mut DiscardedData) {
+    fn restore_drafts(&mut self, slots: &[Arc<str>], mut drafts: CellDrafts, waste: &mut DiscardedData) {
         for (slot, key) in slots.iter().enumerate() {
             let draft = drafts.get_mut(slot).and_then(Option::take);
             if let Some(cell) = self.cells.get_mut(key) {
-                cell.restore(draft, waste);
+                cell.restore_draft(draft, waste);
             } else {
-                waste.add(draft.as_ref().map_or(0, CellDraft::bytes), draft);
+                waste.add(draft.as_ref().map_or(0, CellDraft::text_length), draft);
             }
         }
     }
 }
 
 /// Takes the drafts that a job and its caller share.
-fn take<T>(held: &Mutex<Option<T>>) -> Option<T> {
+fn take_shared<T>(held: &Mutex<Option<T>>) -> Option<T> {
     held.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Applies a change set to drafts, atomically. Returns the applied changes, by slot.
-fn apply(
+fn apply_to_drafts(
     text: &Bytes,
     mut drafts: CellDrafts,
 ) -> (CellDrafts, Result<Vec<(usize, AppliedChanges)>, ChangeSetError>) {
     // A copy, since the text may be a small part of a large frame.
     let text = Bytes::copy_from_slice(text);
-    let parts = match ChangeSet::read(&text).and_then(|changes| changes.parts(drafts.len())) {
+    let parts = match ChangeSet::parse(&text).and_then(|changes| changes.split_by_slot(drafts.len())) {
         Ok(parts) => parts,
         Err(refused) => return (drafts, Err(refused)),
     };
@@ -581,19 +615,19 @@ fn apply(
     for part in parts {
         // The cells of a removed instance are gone.
         let Some(Some(draft)) = drafts.get_mut(part.slot) else { continue };
-        match draft.change(&part) {
+        match draft.apply(&part) {
             Ok(applied) => all.push((part.slot, applied)),
-            Err(refused) => return (undo(drafts, all), Err(refused)),
+            Err(refused) => return (undo_drafts(drafts, all), Err(refused)),
         }
     }
     (drafts, Ok(all))
 }
 
 /// Undoes the changes that were applied to drafts.
-fn undo(mut drafts: CellDrafts, applied: Vec<(usize, AppliedChanges)>) -> CellDrafts {
+fn undo_drafts(mut drafts: CellDrafts, applied: Vec<(usize, AppliedChanges)>) -> CellDrafts {
     for (slot, applied) in applied {
         if let Some(Some(draft)) = drafts.get_mut(slot) {
-            draft.take_back(applied);
+            draft.undo(applied);
         }
     }
     drafts

@@ -25,7 +25,7 @@ pub enum StateError {
     #[error(
         "{asker} needs state that {holder} holds, which in turn waits for state that {asker}'s callers hold"
     )]
-    Circle {
+    Deadlock {
         /// The requesting handler.
         asker: Arc<str>,
         /// The handler that holds the group.
@@ -41,13 +41,13 @@ pub enum StateError {
     },
     /// The resource was removed while it was in use.
     #[error("`{path}` was removed")]
-    Gone {
+    ResourceRemoved {
         /// The path of the resource.
         path: Arc<str>,
     },
     /// Another declaration owns the path (rule 10).
     #[error("the path `{path}` is already taken by `{owner}`; `{site}` can't have it too")]
-    Taken {
+    PathTaken {
         /// The path.
         path: Arc<str>,
         /// The declaration that owns the path.
@@ -57,7 +57,7 @@ pub enum StateError {
     },
     /// The maximum number of dynamic resources is reached.
     #[error("`{service}` has {most} dynamic resources, which is the maximum")]
-    TooMany {
+    TooManyResources {
         /// The service.
         service: Arc<str>,
         /// The maximum.
@@ -91,7 +91,7 @@ pub enum StateError {
     },
     /// Two S services have the same name, and therefore would have the same state.
     #[error("the S service `{service}` is deployed twice, and both would have the same state")]
-    Twice {
+    DuplicateService {
         /// The name.
         service: Arc<str>,
     },
@@ -114,12 +114,12 @@ pub enum StateError {
 }
 
 /// The maximum length in bytes of a path in an error message.
-const SHOWN: usize = 128;
+const MAX_SHOWN_PATH: usize = 128;
 
 impl StateError {
     /// Returns the error of a refused declaration. A long path is truncated.
-    pub(crate) fn declaration(path: &str, reason: String) -> Self {
-        let shown = path.get(..path.floor_char_boundary(SHOWN)).unwrap_or_default();
+    pub(crate) fn invalid_declaration(path: &str, reason: String) -> Self {
+        let shown = path.get(..path.floor_char_boundary(MAX_SHOWN_PATH)).unwrap_or_default();
         let rest = if shown.len() < path.len() { ".." } else { "" };
         Self::Declaration { path: format!("{shown}{rest}").into(), reason }
     }
@@ -131,15 +131,15 @@ impl StateError {
             Self::Store(error) => error.code(),
             Self::Unfinished(error) => error.code(),
             Self::SelfCall { .. } => "state-self-call",
-            Self::Circle { .. } => "state-circle",
+            Self::Deadlock { .. } => "state-circle",
             Self::Changes { .. } => "state-changes-invalid",
-            Self::Gone { .. } => "state-resource-gone",
-            Self::Taken { .. } => "state-path-taken",
-            Self::TooMany { .. } => "state-resources-full",
+            Self::ResourceRemoved { .. } => "state-resource-gone",
+            Self::PathTaken { .. } => "state-path-taken",
+            Self::TooManyResources { .. } => "state-resources-full",
             Self::StateFull { .. } => "state-full",
             Self::Declaration { .. } => "state-declaration-invalid",
             Self::Unreadable { .. } => "state-unreadable",
-            Self::Twice { .. } => "state-service-twice",
+            Self::DuplicateService { .. } => "state-service-twice",
             Self::Folder { .. } => "state-folder",
             Self::Stateless { .. } => "state-none",
         }
@@ -149,9 +149,11 @@ impl StateError {
     #[must_use]
     pub fn status(&self) -> u16 {
         match self {
-            Self::Store(_) | Self::Unfinished(_) | Self::TooMany { .. } | Self::StateFull { .. } => 503,
-            Self::SelfCall { .. } | Self::Circle { .. } => 508,
-            Self::Gone { .. } => 404,
+            Self::Store(_) | Self::Unfinished(_) | Self::TooManyResources { .. } | Self::StateFull { .. } => {
+                503
+            }
+            Self::SelfCall { .. } | Self::Deadlock { .. } => 508,
+            Self::ResourceRemoved { .. } => 404,
             _ => 500,
         }
     }
@@ -171,15 +173,15 @@ impl StateError {
             Self::SelfCall { .. } => {
                 "make the call after the last use of the state in its handler, or let the called handler only read"
             }
-            Self::Circle { .. } => {
+            Self::Deadlock { .. } => {
                 "send it again; to avoid this error, let handlers call each other in one direction only"
             }
             Self::Changes { .. } => {
                 "this is a bug of the worker, or a handler that changed its built-in objects"
             }
-            Self::Gone { .. } => "create the resource again",
-            Self::Taken { .. } => "delete the resource, or give this one another path",
-            Self::TooMany { .. } => "delete some, set a time to live, or raise the limit",
+            Self::ResourceRemoved { .. } => "create the resource again",
+            Self::PathTaken { .. } => "delete the resource, or give this one another path",
+            Self::TooManyResources { .. } => "delete some, set a time to live, or raise the limit",
             Self::StateFull { .. } => "delete some of it, or raise `state.size` of the script",
             Self::Declaration { .. } => {
                 "give it a path that requests can have, and less to capture; larger values can be state of the service"
@@ -187,7 +189,7 @@ impl StateError {
             Self::Unreadable { .. } => {
                 "restore a backup of the store that was made before other software wrote to it"
             }
-            Self::Twice { .. } => "give one of them another name",
+            Self::DuplicateService { .. } => "give one of them another name",
             Self::Folder { .. } => "give the gateway's user write access to it",
             Self::Stateless { .. } => "this is a bug of the gateway",
         }

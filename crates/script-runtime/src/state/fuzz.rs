@@ -4,8 +4,8 @@ use ::fuzz::ByteChoices;
 use ::fuzz::generate::worker;
 use bytes::Bytes;
 
-use super::changes::{ChangeSet, tree};
-use super::tree::take_back;
+use super::changes::{ChangeSet, build_tree};
+use super::tree::undo_edits;
 
 const WORDS: &[&str] = &[
     "[[0,[",
@@ -27,28 +27,28 @@ const WORDS: &[&str] = &[
 #[test]
 fn an_accepted_change_set_yields_a_value_and_a_refused_one_has_no_effect() {
     ::fuzz::run("state_changes", WORDS, |text: &[u8]| {
-        keeps_values_whole(&Bytes::copy_from_slice(text));
-        keeps_values_whole(&worker::changes(&mut ByteChoices::new(text)).into());
+        check_change_set(&Bytes::copy_from_slice(text));
+        check_change_set(&worker::changes(&mut ByteChoices::new(text)).into());
     });
 }
 
 /// Applies a change set to a missing value; returns the error if it is refused.
-pub(crate) fn change_set(text: &str) -> Result<(), String> {
+pub(crate) fn apply_change_set(text: &str) -> Result<(), String> {
     let changes =
-        ChangeSet::read(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
+        ChangeSet::parse(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
     changes.apply(&mut None).map(drop).map_err(|refused| refused.to_string())
 }
 
 /// Checks that a change set yields a valid value or has no effect.
-pub(crate) fn keeps_values_whole(text: &Bytes) {
+pub(crate) fn check_change_set(text: &Bytes) {
     let value = Bytes::from_static(br#"{"a":[0,{"length":2}]}"#);
-    let mut root = tree(Some(&value), std::iter::empty()).unwrap();
-    let Ok(changes) = ChangeSet::read(text) else { return };
-    let parts = changes.parts(2);
+    let mut root = build_tree(Some(&value), std::iter::empty()).unwrap();
+    let Ok(changes) = ChangeSet::parse(text) else { return };
+    let parts = changes.split_by_slot(2);
     let taken = changes.apply(&mut root);
     let mut after = Vec::new();
     if let Some(root) = &root {
-        root.write(&mut after);
+        root.write_json(&mut after);
         assert!(json::JsonDocument::new(after.clone().into()).is_ok());
     }
     match taken {
@@ -58,14 +58,15 @@ pub(crate) fn keeps_values_whole(text: &Bytes) {
             if let Ok(parts) = parts
                 && let [part] = &parts[..]
             {
-                let again = tree(Some(&value), std::iter::once(&part.text)).expect("it was accepted before");
+                let again =
+                    build_tree(Some(&value), std::iter::once(&part.text)).expect("it was accepted before");
                 let mut same = Vec::new();
-                again.iter().for_each(|root| root.write(&mut same));
+                again.iter().for_each(|root| root.write_json(&mut same));
                 assert_eq!(same, after, "{}", String::from_utf8_lossy(text));
             }
-            take_back(&mut root, undos);
+            undo_edits(&mut root, undos);
             let mut before = Vec::new();
-            root.iter().for_each(|root| root.write(&mut before));
+            root.iter().for_each(|root| root.write_json(&mut before));
             assert_eq!(before, value, "{}", String::from_utf8_lossy(text));
         }
     }

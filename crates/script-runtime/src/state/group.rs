@@ -24,39 +24,39 @@ use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::yield_now;
 
 use super::StateShared;
-use super::cell::{CompactionCheck, DiscardedData, FoldedLog, SHORT, StateCell};
+use super::cell::{CompactionCheck, DiscardedData, FoldedLog, MAX_LOCKED_TEXT, StateCell};
 use super::changes::ChangeSetError;
 use super::commit::SealedCommit;
 use super::error::StateError;
-use super::held::GroupHold;
-use super::home::{ServiceGroups, WriteDomain};
+use super::held_locks::GroupHold;
+use super::service_groups::{ServiceGroups, WriteDomain};
 use super::workers::DiscardedKind;
 use crate::work::spawn;
 
 /// The duration of a lease.
-pub(crate) const LEASE: Duration = Duration::from_secs(10);
+pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(10);
 /// A lease with less remaining time is renewed before it is relied on.
-const MARGIN: Duration = Duration::from_secs(2);
+const LEASE_RENEWAL_MARGIN: Duration = Duration::from_secs(2);
 /// The epoch of a group that has not been synchronised: everything must be loaded again.
-pub(crate) const NEVER: u64 = u64::MAX;
+pub(crate) const UNSYNCED_EPOCH: u64 = u64::MAX;
 /// The number of cells that are worked on at once under the lock.
-pub(crate) const PAGE: usize = 256;
+pub(crate) const CELLS_PER_PAGE: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct CellGroup {
-    pub(crate) home: Arc<ServiceGroups>,
+    pub(crate) service_groups: Arc<ServiceGroups>,
     /// The path of its instance; `None` if the whole service has one group.
     pub(crate) path: Option<Arc<str>>,
     pub(crate) lease_name: Arc<str>,
     pub(crate) domain: Arc<WriteDomain>,
     /// Retiring groups that share some of its cells, and must be finished first.
-    before: Mutex<Vec<Arc<CellGroup>>>,
+    predecessors: Mutex<Vec<Arc<CellGroup>>>,
     /// The writer's permit; first come, first served.
-    pub(crate) slot: Arc<Semaphore>,
+    pub(crate) write_slot: Arc<Semaphore>,
     /// Serialises loading.
     loading: Arc<tokio::sync::Mutex<()>>,
     /// Notifies the courier of a finished commit.
-    pub(crate) arrived: Notify,
+    pub(crate) commit_finished: Notify,
     inner: Mutex<CellGroupInner>,
 }
 
@@ -71,21 +71,21 @@ pub(crate) struct CellGroupInner {
     pub(crate) state: CellGroupState,
     pub(crate) lease: Option<(WriteLease, Instant)>,
     /// The epoch up to which changes of other gateways are loaded.
-    pub(crate) seen: u64,
+    pub(crate) synced_epoch: u64,
     /// Whether only some of the loaded cells are in place: a run that is sent now could see a part of another
     /// gateway's commit.
     pub(crate) is_partial: bool,
     /// Finished commits that are not yet submitted to the store.
     pub(crate) queue: VecDeque<SealedCommit>,
-    pub(crate) is_carried: bool,
+    pub(crate) is_submitting: bool,
     /// The handler that has the slot.
     pub(crate) writer: Arc<str>,
     /// The keys of the cells that it may write.
     pub(crate) writer_keys: Vec<Arc<str>>,
     /// The hold of the run that has the slot.
-    pub(crate) hold: Weak<GroupHold>,
+    pub(crate) writer_hold: Weak<GroupHold>,
     /// The tick of the last use.
-    pub(crate) used: u64,
+    pub(crate) last_used: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,24 +96,24 @@ pub(crate) enum CellGroupState {
     /// Replaced by another group, which must be looked up.
     Closed,
     /// The instance was removed.
-    Gone,
+    Removed,
 }
 
 impl CellGroup {
     pub(crate) fn new(
-        home: Arc<ServiceGroups>,
+        service_groups: Arc<ServiceGroups>,
         path: Option<Arc<str>>,
         domain: Arc<WriteDomain>,
         before: Vec<Arc<Self>>,
     ) -> Self {
         Self {
-            lease_name: home.keys.lease(path.as_deref(), &domain.name),
+            lease_name: service_groups.keys.lease_name(path.as_deref(), &domain.name),
             path,
             domain,
-            before: Mutex::new(before),
-            slot: Arc::new(Semaphore::new(1)),
+            predecessors: Mutex::new(before),
+            write_slot: Arc::new(Semaphore::new(1)),
             loading: Arc::default(),
-            arrived: Notify::new(),
+            commit_finished: Notify::new(),
             inner: Mutex::new(CellGroupInner {
                 cells: BTreeMap::new(),
                 finished: 0,
@@ -121,16 +121,16 @@ impl CellGroup {
                 generation: 0,
                 state: CellGroupState::New,
                 lease: None,
-                seen: NEVER,
+                synced_epoch: UNSYNCED_EPOCH,
                 is_partial: false,
                 queue: VecDeque::new(),
-                is_carried: false,
+                is_submitting: false,
                 writer: "".into(),
                 writer_keys: Vec::new(),
-                hold: Weak::new(),
-                used: home.shared.ticks.load(Ordering::Relaxed),
+                writer_hold: Weak::new(),
+                last_used: service_groups.shared.ticks.load(Ordering::Relaxed),
             }),
-            home,
+            service_groups,
         }
     }
 
@@ -140,77 +140,79 @@ impl CellGroup {
 
     /// Ensures that these cells are loaded and include all commits of other gateways, and, for a writer, that
     /// this gateway holds the lease.
-    pub(crate) async fn prepare(
+    pub(crate) async fn ensure_loaded(
         self: &Arc<Self>,
         wanted: &[Arc<str>],
         writes: bool,
     ) -> Result<(), StateError> {
-        if self.is_ready(wanted, writes) {
+        if self.is_loaded(wanted, writes) {
             return Ok(());
         }
         let alone = Arc::clone(&self.loading).lock_owned().await;
-        if self.is_ready(wanted, writes) {
+        if self.is_loaded(wanted, writes) {
             return Ok(());
         }
-        let before = self.before();
+        let before = self.predecessors();
         for group in &before {
             group.retire().await;
         }
-        self.before.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.home.shared.discard(before.into_iter().collect());
-        let epoch = self.home.shared.epoch();
+        self.predecessors.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.service_groups.shared.discard(before.into_iter().collect());
+        let epoch = self.service_groups.shared.epoch();
         if writes {
-            self.take_lease().await?;
+            self.ensure_lease().await?;
         }
-        self.load(wanted, epoch, alone).await
+        self.load_wanted(wanted, epoch, alone).await
     }
 
     /// Returns the groups that must be finished with its cells first.
-    pub(crate) fn before(&self) -> Vec<Arc<Self>> {
-        self.before.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn predecessors(&self) -> Vec<Arc<Self>> {
+        self.predecessors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits for the writer and for pending commits, and closes the group.
     async fn retire(self: &Arc<Self>) {
-        let Ok(permit) = self.slot.acquire().await else { return };
+        let Ok(permit) = self.write_slot.acquire().await else { return };
         let generation = self.lock().generation;
-        if let Ok(settled) = self.settled(generation) {
+        if let Ok(settled) = self.pending_commits(generation) {
             let _ = settled.wait().await;
         }
         self.close(CellGroupState::Closed);
-        self.home.forget_retired(self);
+        self.service_groups.remove_retired(self);
         drop(permit);
-        self.release().await;
+        self.release_lease().await;
     }
 
-    fn is_ready(&self, wanted: &[Arc<str>], writes: bool) -> bool {
+    fn is_loaded(&self, wanted: &[Arc<str>], writes: bool) -> bool {
         let mut inner = self.lock();
-        inner.used = self.home.shared.ticks.load(Ordering::Relaxed);
-        let is_held = inner.lease.as_ref().is_some_and(|(_, end)| *end > Instant::now() + MARGIN);
-        let is_fresh = inner.seen != NEVER && (is_held || inner.seen == self.home.shared.epoch());
+        inner.last_used = self.service_groups.shared.ticks.load(Ordering::Relaxed);
+        let is_held =
+            inner.lease.as_ref().is_some_and(|(_, end)| *end > Instant::now() + LEASE_RENEWAL_MARGIN);
+        let is_fresh = inner.synced_epoch != UNSYNCED_EPOCH
+            && (is_held || inner.synced_epoch == self.service_groups.shared.epoch());
         is_fresh && (is_held || !writes) && wanted.iter().all(|key| inner.cells.contains_key(key))
     }
 
-    async fn take_lease(&self) -> Result<(), StateError> {
+    async fn ensure_lease(&self) -> Result<(), StateError> {
         let held = self.lock().lease.clone();
         if let Some((lease, end)) = held
-            && (end > Instant::now() + MARGIN || self.renew(&lease).await?)
+            && (end > Instant::now() + LEASE_RENEWAL_MARGIN || self.renew_lease(&lease).await?)
         {
             return Ok(());
         }
-        let until = Instant::now() + LEASE;
-        let lease = self.home.lease(&self.lease_name).await?;
+        let until = Instant::now() + LEASE_DURATION;
+        let lease = self.service_groups.acquire_lease(&self.lease_name).await?;
         let mut inner = self.lock();
         inner.lease = Some((lease, until));
         // Other gateways may have written while they held the lease.
-        inner.seen = NEVER;
+        inner.synced_epoch = UNSYNCED_EPOCH;
         Ok(())
     }
 
     /// Extends the lease; returns whether this gateway still holds it.
-    pub(crate) async fn renew(&self, lease: &WriteLease) -> Result<bool, StateError> {
-        let until = Instant::now() + LEASE;
-        let renewed = self.home.shared.store.renew(lease, LEASE).await;
+    pub(crate) async fn renew_lease(&self, lease: &WriteLease) -> Result<bool, StateError> {
+        let until = Instant::now() + LEASE_DURATION;
+        let renewed = self.service_groups.shared.store.renew(lease, LEASE_DURATION).await;
         let mut inner = self.lock();
         match renewed {
             Ok(()) => {
@@ -221,37 +223,37 @@ impl CellGroup {
             }
             Err(store::StoreError::LeaseLost { .. }) => {
                 inner.lease = None;
-                inner.seen = NEVER;
+                inner.synced_epoch = UNSYNCED_EPOCH;
                 Ok(false)
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn load(
+    async fn load_wanted(
         self: &Arc<Self>,
         wanted: &[Arc<str>],
         epoch: u64,
         alone: OwnedMutexGuard<()>,
     ) -> Result<(), StateError> {
         let CellsToLoad { cells, missing, is_new } = self.cells_to_load(wanted, epoch).await;
-        let came = if is_new { self.elsewhere().await? } else { 0 };
+        let came = if is_new { self.scattered_versions().await? } else { 0 };
         let loaded = self.load_cells(cells, missing).await?;
-        if loaded.len() <= PAGE {
-            return self.put_all(loaded, came, is_new, epoch).await;
+        if loaded.len() <= CELLS_PER_PAGE {
+            return self.install_cells(loaded, came, is_new, epoch).await;
         }
         // In a task, so that it is completed if the request ends.
         let group = Arc::clone(self);
         let task = spawn(async move {
             let _alone = alone;
             let _partial = PartialLoadGuard::new(&group);
-            group.put_all(loaded, came, is_new, epoch).await
+            group.install_cells(loaded, came, is_new, epoch).await
         });
         task.await.unwrap_or_else(|_| Err(UnfinishedResponse.into()))
     }
 
     /// Puts cells from the store in place, page by page. `came` is the sum of the versions of other cells.
-    async fn put_all(
+    async fn install_cells(
         self: &Arc<Self>,
         loaded: Vec<LoadedCell>,
         mut came: u64,
@@ -261,30 +263,30 @@ impl CellGroup {
         let mut loaded = loaded.into_iter();
         let (mut waste, mut long, mut was_busy) = (DiscardedData::default(), Vec::new(), false);
         loop {
-            let is_last = loaded.len() <= PAGE;
+            let is_last = loaded.len() <= CELLS_PER_PAGE;
             {
                 let mut inner = self.lock();
                 // Pending commits build on the current values: the store will report whether these are still
                 // valid.
                 let is_busy = inner.finished != inner.durable;
                 was_busy |= is_busy;
-                for cell in loaded.by_ref().take(PAGE) {
-                    came += self.put(&mut inner, cell, is_new, &mut waste, &mut long)?;
+                for cell in loaded.by_ref().take(CELLS_PER_PAGE) {
+                    came += self.install_cell(&mut inner, cell, is_new, &mut waste, &mut long)?;
                 }
                 if !is_new {
                     if came > 0 {
-                        inner.renumber_written(&self.home.shared);
+                        inner.renumber_written(&self.service_groups.shared);
                     }
                     inner.finished += std::mem::take(&mut came);
                 } else if is_last {
-                    inner.finished = came.max(self.home.floor.load(Ordering::Relaxed));
+                    inner.finished = came.max(self.service_groups.floor.load(Ordering::Relaxed));
                     inner.state = CellGroupState::Open;
                 }
                 if !is_busy {
                     inner.durable = inner.finished;
                 }
                 if is_last && !was_busy {
-                    inner.seen = epoch;
+                    inner.synced_epoch = epoch;
                 }
             }
             if is_last {
@@ -292,7 +294,7 @@ impl CellGroup {
             }
             yield_now().await;
         }
-        self.home.shared.discard(waste);
+        self.service_groups.shared.discard(waste);
         for key in long {
             self.begin_compaction(key, false);
         }
@@ -301,7 +303,7 @@ impl CellGroup {
 
     /// Puts a cell from the store in place, unless it has been changed here meanwhile. Returns the number of
     /// other gateways' commits that it includes. Keys of compactions that take long are added to `long`.
-    fn put(
+    fn install_cell(
         &self,
         inner: &mut CellGroupInner,
         (key, asked, log): LoadedCell,
@@ -309,7 +311,7 @@ impl CellGroup {
         waste: &mut DiscardedData,
         long: &mut Vec<Arc<str>>,
     ) -> Result<u64, StateError> {
-        let shared = &self.home.shared;
+        let shared = &self.service_groups.shared;
         let is_busy = inner.finished != inner.durable;
         let (version, next, mut came) = (inner.durable, inner.finished + 1, 0);
         match (inner.cells.get_mut(&key), log) {
@@ -318,31 +320,31 @@ impl CellGroup {
             (None, log) => {
                 let is_counted = is_new && !self.is_scattered(&key);
                 came = log.as_ref().filter(|_| is_counted).map_or(0, |log| log.version);
-                let id = shared.cell_id();
+                let id = shared.next_cell_id();
                 let cell = match log {
-                    Some(log) => StateCell::loaded(id, version, log),
-                    None => StateCell::missing(id, version),
+                    Some(log) => StateCell::from_log(id, version, log),
+                    None => StateCell::new_missing(id, version),
                 };
                 inner.cells.insert(Arc::clone(&key), Box::new(cell));
             }
-            (Some(cell), _) if is_busy || cell.stored != asked => {}
+            (Some(cell), _) if is_busy || cell.stored_version != asked => {}
             (Some(cell), Some(log)) if log.version > asked => {
                 came = log.version - asked;
-                cell.refresh(next, log, waste);
-                match cell.compaction(false).map_err(|refused| unreadable(&key, refused))? {
+                cell.apply_foreign(next, log, waste);
+                match cell.check_compaction(false).map_err(|refused| unreadable_error(&key, refused))? {
                     CompactionCheck::Long(_) => long.push(Arc::clone(&key)),
                     CompactionCheck::Store(..) | CompactionCheck::Done => {}
                 }
             }
             (Some(cell), None) if asked > 0 => {
-                shared.workers.forget(DiscardedKind::Cell, &[cell.id]);
-                let missing = Box::new(StateCell::missing(shared.cell_id(), version));
-                waste.add(cell.bytes(), std::mem::replace(cell, missing));
+                shared.workers.discard(DiscardedKind::Cell, &[cell.id]);
+                let missing = Box::new(StateCell::new_missing(shared.next_cell_id(), version));
+                waste.add(cell.text_length(), std::mem::replace(cell, missing));
             }
             _ => {}
         }
         if let Some(cell) = inner.cells.get(&key) {
-            self.home.count(&key, cell);
+            self.service_groups.update_size(&key, cell);
         }
         Ok(came)
     }
@@ -354,17 +356,21 @@ impl CellGroup {
         missing: usize,
     ) -> Result<Vec<LoadedCell>, StateError> {
         let mut asked = Vec::with_capacity(cells.len());
-        for page in cells.chunks(PAGE) {
+        for page in cells.chunks(CELLS_PER_PAGE) {
             if !asked.is_empty() {
                 yield_now().await;
             }
             asked.extend_from_slice(page);
         }
-        let logs = self.home.shared.store.load_after(asked).await?;
-        let is_short =
-            cells.len() <= PAGE && logs.iter().flatten().map(FoldedLog::work).sum::<usize>() <= SHORT;
-        let fold = move || fold(cells, logs, missing);
-        if is_short { fold() } else { self.home.shared.work(QuotaKey::new(&self.lease_name), fold).await? }
+        let logs = self.service_groups.shared.store.load_after(asked).await?;
+        let is_short = cells.len() <= CELLS_PER_PAGE
+            && logs.iter().flatten().map(FoldedLog::parse_work).sum::<usize>() <= MAX_LOCKED_TEXT;
+        let fold = move || fold_logs(cells, logs, missing);
+        if is_short {
+            fold()
+        } else {
+            self.service_groups.shared.run_offloaded(QuotaKey::new(&self.lease_name), fold).await?
+        }
     }
 
     async fn cells_to_load(&self, wanted: &[Arc<str>], epoch: u64) -> CellsToLoad {
@@ -372,26 +378,27 @@ impl CellGroup {
             let inner = self.lock();
             let lacks = wanted.iter().filter(|key| !inner.cells.contains_key(*key));
             let lacks: Vec<_> = lacks.map(|key| (Arc::clone(key), 0)).collect();
-            (lacks, inner.state == CellGroupState::New, inner.seen != epoch)
+            (lacks, inner.state == CellGroupState::New, inner.synced_epoch != epoch)
         };
         let missing = cells.len();
-        let (mut page, mut last) = if is_stale { self.page(None) } else { CellPage::default() };
+        let (mut page, mut last) = if is_stale { self.cell_page(None) } else { CellPage::default() };
         loop {
             cells.extend(page.into_iter().map(|(key, stored, _)| (key, stored)));
             let Some(end) = last else { break };
             yield_now().await;
-            (page, last) = self.page(Some(&end));
+            (page, last) = self.cell_page(Some(&end));
         }
         CellsToLoad { cells, missing, is_new }
     }
 
     /// Returns the first cells after a key.
-    fn page(&self, after: Option<&Arc<str>>) -> CellPage {
+    fn cell_page(&self, after: Option<&Arc<str>>) -> CellPage {
         let inner = self.lock();
         let rest = inner.cells.range::<Arc<str>, _>((after.map_or(Unbounded, Excluded), Unbounded));
-        let page = rest.take(PAGE).map(|(key, cell)| (Arc::clone(key), cell.stored, cell.id));
+        let page =
+            rest.take(CELLS_PER_PAGE).map(|(key, cell)| (Arc::clone(key), cell.stored_version, cell.id));
         let page: Vec<_> = page.collect();
-        let last = page.get(PAGE - 1).map(|(key, ..)| Arc::clone(key));
+        let last = page.get(CELLS_PER_PAGE - 1).map(|(key, ..)| Arc::clone(key));
         (page, last)
     }
 
@@ -401,73 +408,77 @@ impl CellGroup {
     }
 
     /// Returns the sum of the versions of all such cells: not all of them are loaded.
-    async fn elsewhere(&self) -> Result<u64, StateError> {
+    async fn scattered_versions(&self) -> Result<u64, StateError> {
         if self.path.is_some() || self.domain.scattered.is_empty() {
             return Ok(0);
         }
-        let keys = self.home.shared.store.keys(self.home.keys.all_instances()).await?;
-        let (is_short, domain) = (keys.len() <= PAGE, Arc::clone(&self.domain));
+        let keys = self.service_groups.shared.store.keys(self.service_groups.keys.instances_prefix()).await?;
+        let (is_short, domain) = (keys.len() <= CELLS_PER_PAGE, Arc::clone(&self.domain));
         let sum = move || {
             let scattered = keys.iter().filter(|(key, _)| domain.is_scattered(key));
             scattered.map(|(_, version)| version).sum::<u64>()
         };
-        if is_short { Ok(sum()) } else { self.home.shared.work(QuotaKey::new(&self.lease_name), sum).await }
+        if is_short {
+            Ok(sum())
+        } else {
+            self.service_groups.shared.run_offloaded(QuotaKey::new(&self.lease_name), sum).await
+        }
     }
 
     /// Renews an expiring lease during a write; releases the lease if the gateway drains and no run writes.
-    pub(crate) async fn keep_lease(&self, now: Instant) {
-        if self.home.shared.is_draining() {
-            self.release().await;
+    pub(crate) async fn maintain_lease(&self, now: Instant) {
+        if self.service_groups.shared.is_draining() {
+            self.release_lease().await;
         }
         let lease = self.lock().lease.clone();
-        let Some((lease, _)) = lease.filter(|(_, end)| *end < now + LEASE / 2) else { return };
-        if self.slot.available_permits() == 0 {
+        let Some((lease, _)) = lease.filter(|(_, end)| *end < now + LEASE_DURATION / 2) else { return };
+        if self.write_slot.available_permits() == 0 {
             // If the store fails now, the commit will report it.
-            let _ = self.renew(&lease).await;
+            let _ = self.renew_lease(&lease).await;
         }
     }
 
     /// Releases the lease if no run writes.
-    pub(crate) async fn release(&self) {
-        let Ok(_permit) = self.slot.try_acquire() else { return };
+    pub(crate) async fn release_lease(&self) {
+        let Ok(_permit) = self.write_slot.try_acquire() else { return };
         let lease = {
             let mut inner = self.lock();
-            if inner.is_carried || !inner.queue.is_empty() {
+            if inner.is_submitting || !inner.queue.is_empty() {
                 return;
             }
-            inner.seen = NEVER;
+            inner.synced_epoch = UNSYNCED_EPOCH;
             inner.lease.take()
         };
         if let Some((lease, _)) = lease {
             // A lease that is not released expires.
-            let _ = self.home.shared.store.release(&lease).await;
+            let _ = self.service_groups.shared.store.release(&lease).await;
         }
     }
 
     /// Sets the state that later requests find, and discards the copies of the cells in workers.
     pub(crate) fn close(self: &Arc<Self>, state: CellGroupState) {
         self.lock().state = state;
-        let Some(mut last) = self.forget_page(None) else { return };
+        let Some(mut last) = self.discard_page(None) else { return };
         let group = Arc::clone(self);
         spawn(async move {
             loop {
                 yield_now().await;
-                match group.forget_page(Some(&last)) {
+                match group.discard_page(Some(&last)) {
                     Some(next) => last = next,
                     None => break,
                 }
             }
-            let shared = Arc::clone(&group.home.shared);
+            let shared = Arc::clone(&group.service_groups.shared);
             shared.discard(std::iter::once(group).collect());
         });
     }
 
     /// Discards the copies of the first cells after a key in workers. Returns the key of the last one, if
     /// there may be more.
-    fn forget_page(&self, after: Option<&Arc<str>>) -> Option<Arc<str>> {
-        let (page, last) = self.page(after);
+    fn discard_page(&self, after: Option<&Arc<str>>) -> Option<Arc<str>> {
+        let (page, last) = self.cell_page(after);
         let ids: Vec<u32> = page.into_iter().map(|(.., id)| id).collect();
-        self.home.shared.workers.forget(DiscardedKind::Cell, &ids);
+        self.service_groups.shared.workers.discard(DiscardedKind::Cell, &ids);
         last
     }
 }
@@ -477,14 +488,14 @@ impl CellGroupInner {
     /// at that version, the copies in the writer's worker contain its changes, which may still be rolled
     /// back.
     fn renumber_written(&mut self, shared: &StateShared) {
-        if self.hold.upgrade().is_none_or(|hold| hold.is_over()) {
+        if self.writer_hold.upgrade().is_none_or(|hold| hold.is_released()) {
             return;
         }
         let cells = &mut self.cells;
         let renumber =
-            |key: &Arc<str>| Some(std::mem::replace(&mut cells.get_mut(key)?.id, shared.cell_id()));
+            |key: &Arc<str>| Some(std::mem::replace(&mut cells.get_mut(key)?.id, shared.next_cell_id()));
         let ids: Vec<u32> = self.writer_keys.iter().filter_map(renumber).collect();
-        shared.workers.forget(DiscardedKind::Cell, &ids);
+        shared.workers.discard(DiscardedKind::Cell, &ids);
     }
 }
 
@@ -494,7 +505,11 @@ impl FromIterator<Arc<CellGroup>> for DiscardedData {
         for group in groups {
             let bytes = {
                 let cells = &group.lock().cells;
-                if cells.len() > PAGE { usize::MAX } else { cells.values().map(|cell| cell.bytes()).sum() }
+                if cells.len() > CELLS_PER_PAGE {
+                    usize::MAX
+                } else {
+                    cells.values().map(|cell| cell.text_length()).sum()
+                }
             };
             waste.add(bytes, group);
         }
@@ -536,7 +551,7 @@ type CellPage = (Vec<(Arc<str>, u64, u32)>, Option<Arc<str>>);
 type LoadedCell = (Arc<str>, u64, Option<FoldedLog>);
 
 /// Returns the first cells, and those that have changed, with the changes of their logs applied.
-fn fold(
+fn fold_logs(
     cells: Vec<(Arc<str>, u64)>,
     logs: Vec<Option<KeyLog>>,
     missing: usize,
@@ -545,13 +560,13 @@ fn fold(
     let loaded = cells.into_iter().zip(logs).enumerate();
     let changed = loaded
         .filter(|(number, ((_, asked), log))| *number < missing || is_changed(*asked, log.as_ref()))
-        .map(|(_, ((key, asked), log))| match log.map(FoldedLog::of).transpose() {
+        .map(|(_, ((key, asked), log))| match log.map(FoldedLog::from_log).transpose() {
             Ok(log) => Ok((key, asked, log)),
-            Err(refused) => Err(unreadable(&key, refused)),
+            Err(refused) => Err(unreadable_error(&key, refused)),
         });
     changed.collect()
 }
 
-fn unreadable(key: &Arc<str>, refused: ChangeSetError) -> StateError {
+fn unreadable_error(key: &Arc<str>, refused: ChangeSetError) -> StateError {
     StateError::Unreadable { key: Arc::clone(key), reason: refused.to_string() }
 }

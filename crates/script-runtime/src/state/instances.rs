@@ -22,14 +22,14 @@ use services::coop::ByteTurn;
 use services::path::has_dot_segment;
 use tokio::task::yield_now;
 
-use super::cell::SHORT;
+use super::cell::MAX_LOCKED_TEXT;
 use super::error::StateError;
-use super::home::ServiceGroups;
+use super::service_groups::ServiceGroups;
 use super::sizes::entry_size;
-use crate::index::index;
+use crate::index::build_index;
 
 /// The number of instances that are loaded at once.
-const PAGE: usize = 1000;
+const INSTANCES_PER_PAGE: usize = 1000;
 
 /// The maximum length of an instance's path in bytes. A request's path may be longer, since each byte can be
 /// percent-encoded.
@@ -39,14 +39,14 @@ pub(crate) const MAX_PATH: usize = 4 << 10;
 pub(crate) const MAX_CAPTURES: usize = 256 << 10;
 
 /// The overhead in memory of an instance, besides its path, its record and the size of its key.
-const INSTANCE: u64 = 256;
+const INSTANCE_OVERHEAD: u64 = 256;
 
 /// All instances of a service.
 #[derive(Debug, Default)]
 pub(crate) struct InstanceRegistry {
     registry: Mutex<RegistryState>,
     /// The epoch up to which changes of other gateways are loaded.
-    seen: AtomicU64,
+    synced_epoch: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -54,9 +54,9 @@ struct RegistryState {
     /// In order, so that there are pages of them.
     by_path: BTreeMap<Arc<str>, Arc<RegisteredInstance>>,
     /// The expiry times and paths of instances with a time to live.
-    ends: BTreeSet<(u64, Arc<str>)>,
+    expiries: BTreeSet<(u64, Arc<str>)>,
     /// The number of declarations in progress.
-    coming: usize,
+    reserved: usize,
     sites: HashSet<Arc<str>>,
 }
 
@@ -72,13 +72,13 @@ pub(crate) struct RegisteredInstance {
     /// The version of its key in the store: a later one is a different instance.
     version: u64,
     /// The expiry time in milliseconds since 1970; `None` if it does not expire.
-    ends: Option<u64>,
+    expires_at: Option<u64>,
     /// The epoch up to which changes of other gateways to this instance are loaded.
-    seen: AtomicU64,
+    synced_epoch: AtomicU64,
 }
 
 // The remainder is for the counters of its `Arc` and of its record, and its entries in the registry.
-const _: () = assert!(size_of::<RegisteredInstance>() as u64 + 128 <= INSTANCE);
+const _: () = assert!(size_of::<RegisteredInstance>() as u64 + 128 <= INSTANCE_OVERHEAD);
 
 /// The record of an instance in the store: its JSON text, parsed.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ pub(crate) struct InstanceRecord {
     pub(crate) text: Bytes,
     site: String,
     captures: Bytes,
-    ends: Option<u64>,
+    expires_at: Option<u64>,
 }
 
 /// Room for one more instance, until it is added or given up.
@@ -94,7 +94,7 @@ pub(crate) struct InstanceReservation<'a>(&'a InstanceRegistry);
 
 impl Drop for InstanceReservation<'_> {
     fn drop(&mut self) {
-        self.0.lock().coming -= 1;
+        self.0.lock().reserved -= 1;
     }
 }
 
@@ -103,7 +103,7 @@ impl InstanceRecord {
     ///
     /// # Errors
     /// The reason why it is not one.
-    pub(crate) fn read(text: Bytes) -> Result<Self, String> {
+    pub(crate) fn parse(text: Bytes) -> Result<Self, String> {
         let document = JsonDocument::new(text.clone()).map_err(|error| error.to_string())?;
         let member = |name: &[u8]| document.root().member(name);
         let site = member(b"site").and_then(json::JsonNode::string).ok_or("it has no `site`")?;
@@ -112,7 +112,7 @@ impl InstanceRecord {
             Some(JsonNumber::Unsigned(ends)) => Some(ends),
             _ => None,
         };
-        Ok(Self { text, site: String::from_utf8_lossy(&site).into_owned(), captures, ends })
+        Ok(Self { text, site: String::from_utf8_lossy(&site).into_owned(), captures, expires_at: ends })
     }
 }
 
@@ -120,9 +120,9 @@ impl InstanceRecord {
 ///
 /// # Errors
 /// The captured values are not JSON.
-pub(crate) fn record_text(site: &str, ends: Option<u64>, captures: &[u8]) -> Result<Bytes, String> {
+pub(crate) fn encode_record(site: &str, ends: Option<u64>, captures: &[u8]) -> Result<Bytes, String> {
     let captures = String::from_utf8_lossy(captures);
-    index(Bytes::copy_from_slice(captures.as_bytes()))
+    build_index(Bytes::copy_from_slice(captures.as_bytes()))
         .map_err(|error| format!("its captured values are not JSON ({error})"))?;
     let site = serde_json::Value::from(site);
     let ends = ends.map(|ends| format!(",\"ends\":{ends}")).unwrap_or_default();
@@ -137,7 +137,7 @@ pub(crate) fn record_text(site: &str, ends: Option<u64>, captures: &[u8]) -> Res
 /// Returns the share of an instance in the size of the state: its key and record in the store, and its
 /// memory.
 pub(crate) fn instance_size(key: &str, path: &str, record: usize) -> u64 {
-    entry_size(key, record) + INSTANCE + path.len() as u64
+    entry_size(key, record) + INSTANCE_OVERHEAD + path.len() as u64
 }
 
 /// Checks that a path is valid for requests.
@@ -161,7 +161,7 @@ pub(crate) fn check_path(path: &str) -> Result<(), String> {
 }
 
 /// Returns the milliseconds since 1970.
-pub(crate) fn milliseconds(time: SystemTime) -> u64 {
+pub(crate) fn unix_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
@@ -171,7 +171,7 @@ impl InstanceRegistry {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn all(&self) -> Vec<Arc<RegisteredInstance>> {
+    async fn list_all(&self) -> Vec<Arc<RegisteredInstance>> {
         let mut all: Vec<Arc<RegisteredInstance>> = Vec::new();
         loop {
             let (before, last) = (all.len(), all.last().map(|known| Arc::clone(&known.path)));
@@ -179,9 +179,9 @@ impl InstanceRegistry {
                 let registry = self.lock();
                 let after = last.as_ref().map_or(Unbounded, Excluded);
                 let rest = registry.by_path.range::<Arc<str>, _>((after, Unbounded));
-                all.extend(rest.take(PAGE).map(|(_, known)| Arc::clone(known)));
+                all.extend(rest.take(INSTANCES_PER_PAGE).map(|(_, known)| Arc::clone(known)));
             }
-            if all.len() < before + PAGE {
+            if all.len() < before + INSTANCES_PER_PAGE {
                 return all;
             }
             yield_now().await;
@@ -193,34 +193,35 @@ impl InstanceRegistry {
     }
 
     /// Reserves room for one more instance, if there are fewer than `most`.
-    pub(crate) fn room(&self, most: usize) -> Option<InstanceReservation<'_>> {
+    pub(crate) fn reserve(&self, most: usize) -> Option<InstanceReservation<'_>> {
         let mut registry = self.lock();
-        if registry.by_path.len() + registry.coming >= most {
+        if registry.by_path.len() + registry.reserved >= most {
             return None;
         }
-        registry.coming += 1;
+        registry.reserved += 1;
         Some(InstanceReservation(self))
     }
 
     pub(crate) fn remove(&self, path: &str) -> Option<Arc<RegisteredInstance>> {
         let mut registry = self.lock();
         let known = registry.by_path.remove(path)?;
-        if let Some(ends) = known.ends {
-            registry.ends.remove(&(ends, Arc::clone(&known.path)));
+        if let Some(ends) = known.expires_at {
+            registry.expiries.remove(&(ends, Arc::clone(&known.path)));
         }
         Some(known)
     }
 
     /// Returns some of the instances that have expired at `now`: the first ones after this one, each with its
     /// expiry time.
-    pub(crate) fn over(&self, now: u64, after: Option<&(u64, Arc<str>)>) -> Vec<(u64, Arc<str>)> {
+    pub(crate) fn expired(&self, now: u64, after: Option<&(u64, Arc<str>)>) -> Vec<(u64, Arc<str>)> {
         let registry = self.lock();
-        let rest = registry.ends.range::<(u64, Arc<str>), _>((after.map_or(Unbounded, Excluded), Unbounded));
-        rest.take_while(|(ends, _)| *ends <= now).take(PAGE).cloned().collect()
+        let rest =
+            registry.expiries.range::<(u64, Arc<str>), _>((after.map_or(Unbounded, Excluded), Unbounded));
+        rest.take_while(|(ends, _)| *ends <= now).take(INSTANCES_PER_PAGE).cloned().collect()
     }
 
     /// Adds an instance. If it exists already, returns the existing one.
-    pub(crate) fn add(
+    pub(crate) fn register(
         &self,
         home: &ServiceGroups,
         path: &str,
@@ -228,29 +229,36 @@ impl InstanceRegistry {
         record: InstanceRecord,
         epoch: u64,
     ) -> Arc<RegisteredInstance> {
-        let InstanceRecord { text, site, captures, ends } = record;
+        let InstanceRecord { text, site, captures, expires_at: ends } = record;
         let length = text.len();
         let mut registry = self.lock();
         if let Some(known) = registry.by_path.get(path) {
             return Arc::clone(known);
         }
         let path: Arc<str> = path.into();
-        let site = registry.site(&site);
+        let site = registry.intern_site(&site);
         let seen = AtomicU64::new(epoch);
-        let id = home.shared.instance_id();
-        let known =
-            Arc::new(RegisteredInstance { id, path: Arc::clone(&path), site, captures, version, ends, seen });
-        registry.ends.extend(ends.map(|ends| (ends, Arc::clone(&path))));
+        let id = home.shared.next_instance_id();
+        let known = Arc::new(RegisteredInstance {
+            id,
+            path: Arc::clone(&path),
+            site,
+            captures,
+            version,
+            expires_at: ends,
+            synced_epoch: seen,
+        });
+        registry.expiries.extend(ends.map(|ends| (ends, Arc::clone(&path))));
         registry.by_path.insert(path, Arc::clone(&known));
-        let key = home.keys.declared(&known.path);
-        home.sizes.set(&key, instance_size(&key, &known.path, length));
+        let key = home.keys.declaration_key(&known.path);
+        home.sizes.set_size(&key, instance_size(&key, &known.path, length));
         known
     }
 }
 
 impl RegistryState {
     /// Returns the shared text of a declaration's key.
-    fn site(&mut self, site: &str) -> Arc<str> {
+    fn intern_site(&mut self, site: &str) -> Arc<str> {
         if let Some(known) = self.sites.get(site) {
             return Arc::clone(known);
         }
@@ -268,31 +276,32 @@ impl ServiceGroups {
         (version, text): (u64, Bytes),
         epoch: u64,
     ) -> Result<Arc<RegisteredInstance>, StateError> {
-        let broken = |reason| StateError::Unreadable { key: self.keys.declared(path), reason };
-        let record = self.record(text).await.map_err(broken)?;
-        Ok(self.instances.add(self, path, version, record, epoch))
+        let broken = |reason| StateError::Unreadable { key: self.keys.declaration_key(path), reason };
+        let record = self.parse_record(text).await.map_err(broken)?;
+        Ok(self.instances.register(self, path, version, record, epoch))
     }
 
     /// Parses a record; a long one in the pool, unless that has too much to do.
-    async fn record(&self, text: Bytes) -> Result<InstanceRecord, String> {
-        if text.len() > SHORT {
+    async fn parse_record(&self, text: Bytes) -> Result<InstanceRecord, String> {
+        if text.len() > MAX_LOCKED_TEXT {
             let copy = text.clone();
-            let read = self.shared.work(QuotaKey::new(self.keys.service()), || InstanceRecord::read(copy));
+            let read =
+                self.shared.run_offloaded(QuotaKey::new(self.keys.service()), || InstanceRecord::parse(copy));
             if let Ok(record) = read.await {
                 return record;
             }
         }
-        InstanceRecord::read(text)
+        InstanceRecord::parse(text)
     }
 
     /// Loads all instances; for use when none is loaded yet.
     pub(crate) async fn load_all_instances(&self) -> Result<(), StateError> {
         let epoch = self.shared.epoch();
-        let prefix = self.keys.declared("");
+        let prefix = self.keys.declaration_key("");
         let mut after = Arc::clone(&prefix);
         let mut turn = ByteTurn::default();
         loop {
-            let page = self.shared.store.scan(Arc::clone(&prefix), after, PAGE).await?;
+            let page = self.shared.store.scan(Arc::clone(&prefix), after, INSTANCES_PER_PAGE).await?;
             let Some((last, _)) = page.last() else { break };
             after = last.as_str().into();
             for (key, log) in page {
@@ -302,29 +311,29 @@ impl ServiceGroups {
                 }
             }
         }
-        self.instances.seen.store(epoch, Ordering::Relaxed);
+        self.instances.synced_epoch.store(epoch, Ordering::Relaxed);
         Ok(())
     }
 
     /// Loads missing instances, and drops those that another gateway removed or recreated.
     pub(crate) async fn load_instances(&self) -> Result<(), StateError> {
         let epoch = self.shared.epoch();
-        let prefix = self.keys.declared("");
-        let mine = self.instances.all().await;
+        let prefix = self.keys.declaration_key("");
+        let mine = self.instances.list_all().await;
         let stored = self.shared.store.keys(Arc::clone(&prefix)).await?;
-        let (is_short, start) = (mine.len().max(stored.len()) <= PAGE, prefix.len());
-        let compare = move || compare(&mine, &stored, start);
+        let (is_short, start) = (mine.len().max(stored.len()) <= INSTANCES_PER_PAGE, prefix.len());
+        let compare = move || diff_instances(&mine, &stored, start);
         let (old, new) = if is_short {
             compare()
         } else {
-            self.shared.work(QuotaKey::new(self.keys.service()), compare).await?
+            self.shared.run_offloaded(QuotaKey::new(self.keys.service()), compare).await?
         };
         let mut turn = ByteTurn::default();
         for known in &old {
             turn.consume_bytes(0).await;
-            self.drop_old(known);
+            self.drop_stale(known);
         }
-        for page in new.chunks(PAGE) {
+        for page in new.chunks(INSTANCES_PER_PAGE) {
             let logs =
                 self.shared.store.load_after(page.iter().map(|key| (Arc::clone(key), 0)).collect()).await?;
             for (key, log) in page.iter().zip(logs) {
@@ -334,21 +343,22 @@ impl ServiceGroups {
                 }
             }
         }
-        self.instances.seen.store(epoch, Ordering::Relaxed);
+        self.instances.synced_epoch.store(epoch, Ordering::Relaxed);
         Ok(())
     }
 
     /// Loads the changes of other gateways, if there are any.
-    pub(crate) async fn look(&self) -> Result<(), StateError> {
-        if self.instances.seen.load(Ordering::Relaxed) == self.shared.epoch() {
+    pub(crate) async fn sync_instances(&self) -> Result<(), StateError> {
+        if self.instances.synced_epoch.load(Ordering::Relaxed) == self.shared.epoch() {
             return Ok(());
         }
         self.load_instances().await
     }
 
     /// Adds the instance that the store has at a path.
-    pub(crate) async fn adopt(&self, path: &str) -> Result<(), StateError> {
-        let stored = self.shared.store.load(self.keys.declared(path)).await?.and_then(|log| log.snapshot);
+    pub(crate) async fn load_instance(&self, path: &str) -> Result<(), StateError> {
+        let stored =
+            self.shared.store.load(self.keys.declaration_key(path)).await?.and_then(|log| log.snapshot);
         if let Some(stored) = stored {
             self.add_stored(path, stored, self.shared.epoch()).await?;
         }
@@ -357,37 +367,42 @@ impl ServiceGroups {
 
     /// Returns the instance at a path. Another gateway may have created or removed it, so the store is
     /// accessed, but only after a change by another gateway.
-    pub(crate) async fn instance(&self, path: &str) -> Result<Option<Arc<RegisteredInstance>>, StateError> {
+    pub(crate) async fn find_instance(
+        &self,
+        path: &str,
+    ) -> Result<Option<Arc<RegisteredInstance>>, StateError> {
         let epoch = self.shared.epoch();
         let known = self.instances.find(path);
         let seen = |seen: &AtomicU64| seen.load(Ordering::Relaxed) == epoch;
-        if seen(&self.instances.seen) || known.as_ref().is_some_and(|known| seen(&known.seen)) {
+        if seen(&self.instances.synced_epoch) || known.as_ref().is_some_and(|known| seen(&known.synced_epoch))
+        {
             return Ok(known);
         }
-        let stored = self.shared.store.load(self.keys.declared(path)).await?.and_then(|log| log.snapshot);
+        let stored =
+            self.shared.store.load(self.keys.declaration_key(path)).await?.and_then(|log| log.snapshot);
         if let Some(known) =
             known.filter(|known| stored.as_ref().is_none_or(|(version, _)| *version != known.version))
         {
-            self.drop_old(&known);
+            self.drop_stale(&known);
         }
         let Some(stored) = stored else { return Ok(None) };
         let known = self.add_stored(path, stored, epoch).await?;
-        known.seen.store(epoch, Ordering::Relaxed);
+        known.synced_epoch.store(epoch, Ordering::Relaxed);
         Ok(Some(known))
     }
 
     /// Drops an instance that another gateway removed, unless it has been recreated here meanwhile.
-    fn drop_old(&self, known: &Arc<RegisteredInstance>) {
+    fn drop_stale(&self, known: &Arc<RegisteredInstance>) {
         if self.instances.find(&known.path).is_some_and(|now| Arc::ptr_eq(&now, known)) {
-            self.removed(&known.path);
+            self.drop_instance(&known.path);
         }
     }
 
     /// Returns the expiry time of an instance that is created now.
-    pub(crate) fn ends(&self) -> Option<u64> {
+    pub(crate) fn new_expiry(&self) -> Option<u64> {
         let life: Duration = self.settings().ttl?;
         Some(
-            milliseconds(SystemTime::now())
+            unix_millis(SystemTime::now())
                 .saturating_add(u64::try_from(life.as_millis()).unwrap_or(u64::MAX)),
         )
     }
@@ -395,7 +410,7 @@ impl ServiceGroups {
 
 /// Compares the instances in memory with the keys and versions in the store; a key is a path after `start`
 /// bytes. Returns the instances that the store does not have, and the keys of those that are not in memory.
-fn compare(
+fn diff_instances(
     mine: &[Arc<RegisteredInstance>],
     stored: &[(String, u64)],
     start: usize,

@@ -19,29 +19,29 @@ impl StoreKeys {
     }
 
     /// The prefix of all keys of the service.
-    pub(crate) fn all(&self) -> Arc<str> {
+    pub(crate) fn service_prefix(&self) -> Arc<str> {
         format!("{}/", self.service).into()
     }
 
     /// The key of a cell of the service.
-    pub(crate) fn shared_cell(&self, key: &str) -> Arc<str> {
+    pub(crate) fn shared_cell_key(&self, key: &str) -> Arc<str> {
         format!("{}/shared/{key}", self.service).into()
     }
 
     /// The key of a cell of a resource's instance, or of one of its handlers.
-    pub(crate) fn cell(&self, path: &str, key: &str) -> Arc<str> {
+    pub(crate) fn cell_key(&self, path: &str, key: &str) -> Arc<str> {
         format!("{}/at/{path}\n{key}", self.service).into()
     }
 
     /// Returns the cell's own key, given a key below [`StoreKeys::all_instances`].
-    pub(crate) fn own(cell: &str) -> &str {
+    pub(crate) fn local_key(cell: &str) -> &str {
         cell.split_once('\n').map_or("", |(_, own)| own)
     }
 
     /// The prefix of all cells of an instance of this declaration. Cells of other resources at the path, such
     /// as a literal one of an earlier or later program, have other keys.
-    pub(crate) fn instance(&self, path: &str, site: &str) -> Arc<str> {
-        self.cell(path, &format!("{site} "))
+    pub(crate) fn instance_prefix(&self, path: &str, site: &str) -> Arc<str> {
+        self.cell_key(path, &format!("{site} "))
     }
 
     /// Whether a cell belongs to a declaration or to one of its handlers, given the cell's own key.
@@ -50,22 +50,22 @@ impl StoreKeys {
     }
 
     /// The prefix of all cells of all instances.
-    pub(crate) fn all_instances(&self) -> Arc<str> {
+    pub(crate) fn instances_prefix(&self) -> Arc<str> {
         format!("{}/at/", self.service).into()
     }
 
     /// The key of a dynamic instance's declaration.
-    pub(crate) fn declared(&self, path: &str) -> Arc<str> {
+    pub(crate) fn declaration_key(&self, path: &str) -> Arc<str> {
         format!("{}/declared/{path}", self.service).into()
     }
 
     /// The key of the minimum version at which a group begins.
-    pub(crate) fn floor(&self) -> Arc<str> {
+    pub(crate) fn floor_key(&self) -> Arc<str> {
         format!("{}/floor", self.service).into()
     }
 
     /// The lease of the group with this cell, at a path or of the whole service.
-    pub(crate) fn lease(&self, path: Option<&str>, key: &str) -> Arc<str> {
-        path.map_or_else(|| self.shared_cell(key), |path| self.cell(path, key))
+    pub(crate) fn lease_name(&self, path: Option<&str>, key: &str) -> Arc<str> {
+        path.map_or_else(|| self.shared_cell_key(key), |path| self.cell_key(path, key))
     }
 }

@@ -9,50 +9,50 @@ use std::collections::HashMap;
 use super::tree::StateValue;
 
 /// The maximum number of members in list form: for fewer, a table would take more memory than it saves time.
-const FEW: usize = 16;
+const MAX_LIST_MEMBERS: usize = 16;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StateObject {
     /// The next sequence number.
-    next: u64,
+    next_sequence: u64,
     members: StateObjectMembers,
 }
 
 #[derive(Clone, Debug)]
 enum StateObjectMembers {
     /// Sorted by sequence number.
-    Few(Vec<(u64, Box<[u8]>, StateValue)>),
-    Many(HashMap<Box<[u8]>, (u64, StateValue)>),
+    List(Vec<(u64, Box<[u8]>, StateValue)>),
+    Map(HashMap<Box<[u8]>, (u64, StateValue)>),
 }
 
 impl Default for StateObjectMembers {
     fn default() -> Self {
-        Self::Few(Vec::new())
+        Self::List(Vec::new())
     }
 }
 
 impl StateObject {
     pub(crate) fn get_mut(&mut self, name: &[u8]) -> Option<&mut StateValue> {
         match &mut self.members {
-            StateObjectMembers::Few(few) => {
+            StateObjectMembers::List(few) => {
                 few.iter_mut().find(|(_, known, _)| **known == *name).map(|(_, _, node)| node)
             }
-            StateObjectMembers::Many(many) => many.get_mut(name).map(|(_, node)| node),
+            StateObjectMembers::Map(many) => many.get_mut(name).map(|(_, node)| node),
         }
     }
 
     /// Sets a member in place, or appends it. Returns its previous value with its sequence number.
     pub(crate) fn set(&mut self, name: &[u8], node: StateValue) -> Option<(u64, StateValue)> {
         let number = match &self.members {
-            StateObjectMembers::Few(few) => {
+            StateObjectMembers::List(few) => {
                 few.iter().find(|(_, known, _)| **known == *name).map(|(number, _, _)| *number)
             }
-            StateObjectMembers::Many(many) => many.get(name).map(|(number, _)| *number),
+            StateObjectMembers::Map(many) => many.get(name).map(|(number, _)| *number),
         };
         let Some(number) = number else {
-            let number = self.next;
-            self.next += 1;
-            self.add(name, number, node);
+            let number = self.next_sequence;
+            self.next_sequence += 1;
+            self.insert(name, number, node);
             return None;
         };
         let was = std::mem::replace(self.get_mut(name)?, node);
@@ -61,37 +61,37 @@ impl StateObject {
 
     pub(crate) fn remove(&mut self, name: &[u8]) -> Option<(u64, StateValue)> {
         match &mut self.members {
-            StateObjectMembers::Few(few) => {
+            StateObjectMembers::List(few) => {
                 let place = few.iter().position(|(_, known, _)| **known == *name)?;
                 let (number, _, node) = few.remove(place);
                 Some((number, node))
             }
-            StateObjectMembers::Many(many) => many.remove(name),
+            StateObjectMembers::Map(many) => many.remove(name),
         }
     }
 
     /// Restores a member with its value and position, or removes it if it did not exist.
-    pub(crate) fn put_back(&mut self, name: &[u8], was: Option<(u64, StateValue)>) {
+    pub(crate) fn restore(&mut self, name: &[u8], was: Option<(u64, StateValue)>) {
         self.remove(name);
         if let Some((number, node)) = was {
-            self.add(name, number, node);
+            self.insert(name, number, node);
         }
     }
 
-    fn add(&mut self, name: &[u8], number: u64, node: StateValue) {
+    fn insert(&mut self, name: &[u8], number: u64, node: StateValue) {
         match &mut self.members {
-            StateObjectMembers::Few(few) if few.len() < FEW => {
+            StateObjectMembers::List(few) if few.len() < MAX_LIST_MEMBERS => {
                 let place = few.partition_point(|(known, _, _)| *known < number);
                 few.insert(place, (number, name.into(), node));
             }
-            StateObjectMembers::Few(few) => {
+            StateObjectMembers::List(few) => {
                 let few = std::mem::take(few).into_iter();
                 let mut many: HashMap<_, _> =
                     few.map(|(number, name, node)| (name, (number, node))).collect();
                 many.insert(name.into(), (number, node));
-                self.members = StateObjectMembers::Many(many);
+                self.members = StateObjectMembers::Map(many);
             }
-            StateObjectMembers::Many(many) => {
+            StateObjectMembers::Map(many) => {
                 many.insert(name.into(), (number, node));
             }
         }
@@ -100,8 +100,8 @@ impl StateObject {
     /// The number of members.
     pub(crate) fn len(&self) -> usize {
         match &self.members {
-            StateObjectMembers::Few(few) => few.len(),
-            StateObjectMembers::Many(many) => many.len(),
+            StateObjectMembers::List(few) => few.len(),
+            StateObjectMembers::Map(many) => many.len(),
         }
     }
 
@@ -109,27 +109,29 @@ impl StateObject {
     pub(crate) fn capacity(&self) -> usize {
         match &self.members {
             // Lists are short.
-            StateObjectMembers::Few(_) => usize::MAX,
-            StateObjectMembers::Many(many) => many.capacity(),
+            StateObjectMembers::List(_) => usize::MAX,
+            StateObjectMembers::Map(many) => many.capacity(),
         }
     }
 
     /// Returns the values, in any order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &StateValue> {
         let (few, many) = match &self.members {
-            StateObjectMembers::Few(few) => (Some(few), None),
-            StateObjectMembers::Many(many) => (None, Some(many)),
+            StateObjectMembers::List(few) => (Some(few), None),
+            StateObjectMembers::Map(many) => (None, Some(many)),
         };
         let few = few.into_iter().flatten().map(|(_, _, node)| node);
         few.chain(many.into_iter().flat_map(HashMap::values).map(|(_, node)| node))
     }
 
     /// The size of the names and values as JSON text in bytes, without separators.
-    pub(crate) fn size(&self) -> usize {
+    pub(crate) fn text_size(&self) -> usize {
         match &self.members {
-            StateObjectMembers::Few(few) => few.iter().map(|(_, name, node)| name.len() + node.size()).sum(),
-            StateObjectMembers::Many(many) => {
-                many.iter().map(|(name, (_, node))| name.len() + node.size()).sum()
+            StateObjectMembers::List(few) => {
+                few.iter().map(|(_, name, node)| name.len() + node.text_size()).sum()
+            }
+            StateObjectMembers::Map(many) => {
+                many.iter().map(|(name, (_, node))| name.len() + node.text_size()).sum()
             }
         }
     }
@@ -137,14 +139,14 @@ impl StateObject {
     /// Returns the members in order.
     pub(crate) fn members(&self) -> impl Iterator<Item = (&[u8], &StateValue)> {
         let mut members: Vec<(u64, &[u8], &StateValue)> = match &self.members {
-            StateObjectMembers::Few(few) => {
+            StateObjectMembers::List(few) => {
                 few.iter().map(|(number, name, node)| (*number, &**name, node)).collect()
             }
-            StateObjectMembers::Many(many) => {
+            StateObjectMembers::Map(many) => {
                 many.iter().map(|(name, (number, node))| (*number, &**name, node)).collect()
             }
         };
-        if matches!(self.members, StateObjectMembers::Many(_)) {
+        if matches!(self.members, StateObjectMembers::Map(_)) {
             members.sort_unstable_by_key(|(number, _, _)| *number);
         }
         members.into_iter().map(|(_, name, node)| (name, node))

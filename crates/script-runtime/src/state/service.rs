@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::StateSettings;
 use super::edition::StateView;
-use super::home::ServiceGroups;
 use super::plan::StatePlan;
+use super::service_groups::ServiceGroups;
 
 /// The state of an S service. Clones share it.
 #[derive(Clone, Debug)]
@@ -13,30 +13,30 @@ pub struct ServiceState(Arc<DeployedEdition>);
 
 #[derive(Debug)]
 struct DeployedEdition {
-    home: Arc<ServiceGroups>,
+    service_groups: Arc<ServiceGroups>,
     editions: Mutex<EditionHistory>,
 }
 
 #[derive(Debug)]
 struct EditionHistory {
-    now: Arc<StatePlan>,
+    active: Arc<StatePlan>,
     /// Former programs that may still have runs.
     former: Vec<Weak<StatePlan>>,
 }
 
 impl Drop for DeployedEdition {
     fn drop(&mut self) {
-        self.home.clear();
+        self.service_groups.drop_groups();
     }
 }
 
 impl ServiceState {
     pub(crate) fn new(home: Arc<ServiceGroups>, plan: StatePlan) -> Self {
         let now = Arc::new(plan);
-        home.arrange(&[Arc::clone(&now)]);
+        home.activate_domains(&[Arc::clone(&now)]);
         Self(Arc::new(DeployedEdition {
-            home,
-            editions: Mutex::new(EditionHistory { now, former: Vec::new() }),
+            service_groups: home,
+            editions: Mutex::new(EditionHistory { active: now, former: Vec::new() }),
         }))
     }
 
@@ -44,12 +44,12 @@ impl ServiceState {
     #[must_use]
     pub fn edition(&self) -> StateView {
         let editions = self.0.editions.lock().unwrap_or_else(PoisonError::into_inner);
-        StateView { home: Arc::clone(&self.0.home), plan: Arc::clone(&editions.now) }
+        StateView { service_groups: Arc::clone(&self.0.service_groups), plan: Arc::clone(&editions.active) }
     }
 
     /// Replaces the settings. Existing resources keep the expiry time that was set on their creation.
-    pub fn set(&self, settings: StateSettings) {
-        self.0.home.set(settings);
+    pub fn set_settings(&self, settings: StateSettings) {
+        self.0.service_groups.set_settings(settings);
     }
 
     /// Activates a changed program. Values are preserved by the keys of their cells; those of removed cells
@@ -58,13 +58,13 @@ impl ServiceState {
     #[must_use]
     pub fn reload(&self, plan: StatePlan) -> StateView {
         let mut editions = self.0.editions.lock().unwrap_or_else(PoisonError::into_inner);
-        let former = std::mem::replace(&mut editions.now, Arc::new(plan));
+        let former = std::mem::replace(&mut editions.active, Arc::new(plan));
         editions.former.push(Arc::downgrade(&former));
         drop(former);
         editions.former.retain(|plan| plan.strong_count() > 0);
         let mut plans: Vec<Arc<StatePlan>> = editions.former.iter().filter_map(Weak::upgrade).collect();
-        plans.push(Arc::clone(&editions.now));
-        self.0.home.arrange(&plans);
-        StateView { home: Arc::clone(&self.0.home), plan: Arc::clone(&editions.now) }
+        plans.push(Arc::clone(&editions.active));
+        self.0.service_groups.activate_domains(&plans);
+        StateView { service_groups: Arc::clone(&self.0.service_groups), plan: Arc::clone(&editions.active) }
     }
 }

@@ -12,7 +12,7 @@ use std::ops::Bound::{Included, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The overhead in bytes of each entry besides its key and value.
-const ENTRY: u64 = 64;
+const ENTRY_OVERHEAD: u64 = 64;
 
 /// The sizes of a service's keys and values, and their sum.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct StateTooLarge {
 
 /// Returns the size of an entry: a key, and a value of this length.
 pub(crate) fn entry_size(key: &str, value: usize) -> u64 {
-    ENTRY + key.len() as u64 + value as u64
+    ENTRY_OVERHEAD + key.len() as u64 + value as u64
 }
 
 impl StateSizes {
@@ -60,14 +60,14 @@ impl StateSizes {
     pub(crate) fn load(&self, logs: Vec<(String, u64)>) {
         let mut sizes = self.lock();
         for (key, bytes) in logs {
-            let size = ENTRY + key.len() as u64 + bytes;
-            sizes.set(&key.into(), size);
+            let size = ENTRY_OVERHEAD + key.len() as u64 + bytes;
+            sizes.set_size(&key.into(), size);
         }
     }
 
     /// Sets the sizes of the entries that a commit writes. A commit that grows the state above `most` is
     /// refused without an effect; any other commit is accepted.
-    pub(crate) fn commit<'k>(
+    pub(crate) fn apply_commit<'k>(
         &self,
         most: u64,
         written: impl Iterator<Item = (&'k Arc<str>, u64)> + Clone,
@@ -82,7 +82,7 @@ impl StateSizes {
         if added > removed && size > most {
             return Err(StateTooLarge { size });
         }
-        written.for_each(|(key, size)| sizes.set(key, size));
+        written.for_each(|(key, size)| sizes.set_size(key, size));
         Ok(())
     }
 
@@ -98,8 +98,8 @@ impl StateSizes {
     }
 
     /// Sets the size of a key.
-    pub(crate) fn set(&self, key: &Arc<str>, size: u64) {
-        self.lock().set(key, size);
+    pub(crate) fn set_size(&self, key: &Arc<str>, size: u64) {
+        self.lock().set_size(key, size);
     }
 
     /// Removes a key.
@@ -118,7 +118,7 @@ impl StateSizes {
 }
 
 impl ValueSizes {
-    fn set(&mut self, key: &Arc<str>, size: u64) {
+    fn set_size(&mut self, key: &Arc<str>, size: u64) {
         let was = match self.by_key.entry(Arc::clone(key)) {
             Entry::Occupied(mut known) => known.insert(size),
             Entry::Vacant(place) => {

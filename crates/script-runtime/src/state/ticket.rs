@@ -7,11 +7,11 @@ use offload::QuotaKey;
 use services::UnfinishedResponse;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::cell::{SHORT, StateCell};
+use super::cell::{MAX_LOCKED_TEXT, StateCell};
 use super::commit::{DurableCommit, InstanceRemoval};
 use super::error::StateError;
 use super::group::{CellGroup, CellGroupInner};
-use super::held::HeldLocks;
+use super::held_locks::HeldLocks;
 use super::tree::WorkAllowance;
 use super::workers::{PrecedingFrame, ShipmentRoom};
 use crate::work::spawn;
@@ -38,9 +38,9 @@ pub struct WriteTicket {
     view: CellView,
     generation: u64,
     planned: Vec<usize>,
-    held: HeldLocks,
+    held_locks: HeldLocks,
     /// Whether a worker may have completed the run.
-    is_begun: bool,
+    is_started: bool,
     /// Passed on to the next writer when the ticket is dropped.
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -51,22 +51,22 @@ impl CellView {
     }
 
     /// Captures the current version of the group. Returns its generation.
-    fn look(&mut self, is_writer: bool) -> u64 {
+    fn capture(&mut self, is_writer: bool) -> u64 {
         let group = Arc::clone(&self.group);
-        self.look_at(&mut group.lock(), is_writer)
+        self.capture_locked(&mut group.lock(), is_writer)
     }
 
-    fn look_at(&mut self, inner: &mut CellGroupInner, is_writer: bool) -> u64 {
+    fn capture_locked(&mut self, inner: &mut CellGroupInner, is_writer: bool) -> u64 {
         self.durable = inner.durable;
         self.version = if is_writer { inner.finished } else { inner.durable };
-        let shared = &self.group.home.shared;
+        let shared = &self.group.service_groups.shared;
         let version = inner.durable;
         let cells = &mut inner.cells;
         self.ids = (self.keys.iter())
             .map(|key| {
                 cells
                     .entry(Arc::clone(key))
-                    .or_insert_with(|| Box::new(StateCell::missing(shared.cell_id(), version)))
+                    .or_insert_with(|| Box::new(StateCell::new_missing(shared.next_cell_id(), version)))
                     .id
             })
             .collect();
@@ -75,19 +75,19 @@ impl CellView {
 
     /// Captures the current version of the group, before the run is sent, and collects the frames for it.
     /// Returns the group's generation as well.
-    fn ship(&mut self, worker: u32, is_writer: bool) -> (u64, Vec<PrecedingFrame>) {
+    fn collect_frames(&mut self, worker: u32, is_writer: bool) -> (u64, Vec<PrecedingFrame>) {
         let group = Arc::clone(&self.group);
         let mut inner = group.lock();
-        let generation = self.look_at(&mut inner, is_writer);
+        let generation = self.capture_locked(&mut inner, is_writer);
         if inner.is_partial {
             self.is_behind = true;
             return (generation, Vec::new());
         }
         let mut shipment = ShipmentRoom::new();
-        let frames = group.home.shared.workers.ship(worker, |worker, frames| {
+        let frames = group.service_groups.shared.workers.collect_frames(worker, |worker, frames| {
             for cell in self.keys.iter().filter_map(|key| inner.cells.get(key)) {
-                let has = worker.version(cell.id);
-                worker.cells.insert(cell.id, cell.ship(has, self.version, &mut shipment, frames));
+                let has = worker.copy_version(cell.id);
+                worker.cells.insert(cell.id, cell.collect_frames(has, self.version, &mut shipment, frames));
             }
         });
         self.is_behind = shipment.is_partial;
@@ -98,7 +98,7 @@ impl CellView {
 impl ReadTicket {
     pub(crate) fn new(group: Arc<CellGroup>, keys: Vec<Arc<str>>) -> Self {
         let mut view = CellView::new(group, keys);
-        view.look(false);
+        view.capture(false);
         Self(view)
     }
 
@@ -122,14 +122,14 @@ impl ReadTicket {
 
     /// Whether the worker needs more frames than the last ones that were shipped.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
+    pub fn has_more_frames(&self) -> bool {
         self.0.is_behind
     }
 
     /// Returns the frames that the worker must receive before the run, or some of them: see
     /// [`ReadTicket::is_behind`]. The run reads the version that is durable at this time.
-    pub fn ship(&mut self, worker: u32) -> Vec<PrecedingFrame> {
-        self.0.ship(worker, false).1
+    pub fn collect_frames(&mut self, worker: u32) -> Vec<PrecedingFrame> {
+        self.0.collect_frames(worker, false).1
     }
 }
 
@@ -147,10 +147,10 @@ impl WriteTicket {
             inner.writer = at.into();
             inner.writer_keys.clone_from(&keys);
         }
-        let held = held.with(Arc::clone(&group), at);
+        let held_locks = held.with_hold(Arc::clone(&group), at);
         let mut view = CellView::new(group, keys);
-        let generation = view.look(true);
-        Self { view, generation, planned, held, is_begun: false, permit: Some(permit) }
+        let generation = view.capture(true);
+        Self { view, generation, planned, held_locks, is_started: false, permit: Some(permit) }
     }
 
     /// The version that the run builds on. It writes the next one.
@@ -173,26 +173,26 @@ impl WriteTicket {
 
     /// The cells' indices in the plan, in the order of the slots.
     #[must_use]
-    pub fn planned(&self) -> &[usize] {
+    pub fn planned_cells(&self) -> &[usize] {
         &self.planned
     }
 
     /// The groups that the run and its callers hold, for the calls that the run makes.
     #[must_use]
-    pub fn held(&self) -> HeldLocks {
-        self.held.clone()
+    pub fn held_locks(&self) -> HeldLocks {
+        self.held_locks.clone()
     }
 
     /// Whether the worker needs more frames than the last ones that were shipped.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
+    pub fn has_more_frames(&self) -> bool {
         self.view.is_behind
     }
 
     /// Returns the frames that the worker must receive before the run, or some of them: see
     /// [`WriteTicket::is_behind`].
-    pub fn ship(&mut self, worker: u32) -> Vec<PrecedingFrame> {
-        let (generation, frames) = self.view.ship(worker, true);
+    pub fn collect_frames(&mut self, worker: u32) -> Vec<PrecedingFrame> {
+        let (generation, frames) = self.view.collect_frames(worker, true);
         self.generation = generation;
         frames
     }
@@ -202,8 +202,8 @@ impl WriteTicket {
     /// # Errors
     /// If the change set is invalid, or a commit that it is based on failed. It then has no effect.
     pub fn commit(mut self, worker: u32, changes: &[u8]) -> Result<DurableCommit, StateError> {
-        self.end();
-        self.commit_here(worker, changes, &mut None, WorkAllowance::UNLIMITED)?
+        self.mark_ended();
+        self.try_commit_inline(worker, changes, &mut None, WorkAllowance::UNLIMITED)?
             .ok_or_else(|| UnfinishedResponse.into())
     }
 
@@ -218,9 +218,9 @@ impl WriteTicket {
         changes: &[u8],
         path: &str,
     ) -> Result<DurableCommit, StateError> {
-        self.end();
-        let mut removes = self.removal(path.into());
-        self.commit_here(worker, changes, &mut removes, WorkAllowance::UNLIMITED)?
+        self.mark_ended();
+        let mut removes = self.take_removal(path.into());
+        self.try_commit_inline(worker, changes, &mut removes, WorkAllowance::UNLIMITED)?
             .ok_or_else(|| UnfinishedResponse.into())
     }
 
@@ -230,17 +230,18 @@ impl WriteTicket {
     ///
     /// # Errors
     /// As for [`WriteTicket::commit`], or if the pool has too much to do.
-    pub async fn commit_paced(
+    pub async fn commit_offloaded(
         mut self,
         worker: u32,
         changes: Bytes,
         removes: Option<Arc<str>>,
         payer: QuotaKey,
     ) -> Result<DurableCommit, StateError> {
-        self.end();
-        let mut removes = removes.and_then(|path| self.removal(path));
-        if changes.len() <= SHORT
-            && let Some(durable) = self.commit_here(worker, &changes, &mut removes, WorkAllowance::SHORT)?
+        self.mark_ended();
+        let mut removes = removes.and_then(|path| self.take_removal(path));
+        if changes.len() <= MAX_LOCKED_TEXT
+            && let Some(durable) =
+                self.try_commit_inline(worker, &changes, &mut removes, WorkAllowance::SERVING_LIMIT)?
         {
             return Ok(durable);
         }
@@ -253,7 +254,7 @@ impl WriteTicket {
         task.await.unwrap_or_else(|_| Err(UnfinishedResponse.into()))
     }
 
-    fn commit_here(
+    fn try_commit_inline(
         &self,
         worker: u32,
         changes: &[u8],
@@ -265,33 +266,33 @@ impl WriteTicket {
     }
 
     /// Returns the removal of an instance, which keeps the slot.
-    fn removal(&mut self, path: Arc<str>) -> Option<InstanceRemoval> {
+    fn take_removal(&mut self, path: Arc<str>) -> Option<InstanceRemoval> {
         self.permit.take().map(|permit| (path, permit))
     }
 
     /// Records that a worker got the run: until [`WriteTicket::end`] or a commit, dropping the ticket is like
     /// [`WriteTicket::give_up`].
-    pub(crate) fn begin(&mut self) {
-        self.is_begun = true;
+    pub(crate) fn mark_started(&mut self) {
+        self.is_started = true;
     }
 
     /// Records that the worker has rolled the run back, or is lost.
-    pub(crate) fn end(&mut self) {
-        self.is_begun = false;
+    pub(crate) fn mark_ended(&mut self) {
+        self.is_started = false;
     }
 
     /// Passes the slot on without a commit, although the worker may have completed the run: its copies are
     /// not used any more.
-    pub(crate) fn give_up(mut self) {
-        self.begin();
+    pub(crate) fn abandon(mut self) {
+        self.mark_started();
     }
 }
 
 impl Drop for WriteTicket {
     fn drop(&mut self) {
-        if self.is_begun {
-            self.view.group.renumber(&self.view.keys);
+        if self.is_started {
+            self.view.group.renumber_cells(&self.view.keys);
         }
-        self.held.let_go();
+        self.held_locks.release();
     }
 }

@@ -18,7 +18,7 @@ use super::object::StateObject;
 pub(crate) const DEPTH: usize = json::DEPTH;
 
 /// The step to an array's length.
-const LENGTH: &[u8] = b"\"length\"";
+const LENGTH_STEP: &[u8] = b"\"length\"";
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ pub(crate) enum TreeStep {
 #[derive(Debug)]
 pub(crate) struct EditUndo {
     path: Vec<TreeStep>,
-    was: PreviousValue,
+    previous: PreviousValue,
     change: SizeChange,
 }
 
@@ -115,11 +115,11 @@ enum PreviousValue {
     /// The item at the last step of the path.
     Item(StateValue),
     /// The previous length of the array at the path, which has grown.
-    Fewer(usize),
+    Appended(usize),
     /// The removed tail of the array at the path.
-    More(Vec<StateValue>),
+    Truncated(Vec<StateValue>),
     /// The items that were replaced from the last step on, and the number of items that replaced them.
-    Items(Vec<StateValue>, usize),
+    Spliced(Vec<StateValue>, usize),
     /// The member at the last step of the path, with its sequence number; `None` if it did not exist.
     Member(Option<(u64, StateValue)>),
 }
@@ -132,7 +132,7 @@ pub(crate) struct WorkAllowance(usize);
 impl WorkAllowance {
     pub(crate) const UNLIMITED: usize = usize::MAX;
     /// The work that does not keep a serving thread: some tenths of a millisecond.
-    pub(crate) const SHORT: usize = 16 << 10;
+    pub(crate) const SERVING_LIMIT: usize = 16 << 10;
 
     pub(crate) fn new(units: usize) -> Self {
         Self(units)
@@ -143,22 +143,22 @@ impl WorkAllowance {
     /// # Errors
     /// [`EditError::Long`] if not as many are left.
     pub(crate) fn spend(&mut self, units: usize) -> Result<(), EditError> {
-        self.0 = self.0.checked_sub(units).ok_or(EditError::Long)?;
+        self.0 = self.0.checked_sub(units).ok_or(EditError::OverAllowance)?;
         Ok(())
     }
 
     /// Takes a unit for each value in this one, which is removed.
-    fn visit(&mut self, node: &StateValue) -> Result<(), EditError> {
+    fn spend_visit(&mut self, node: &StateValue) -> Result<(), EditError> {
         self.spend(1)?;
         match node {
             StateValue::Short(_) | StateValue::Long(_) => Ok(()),
-            StateValue::Array(items) => items.iter().try_for_each(|item| self.visit(item)),
-            StateValue::Object(object) => object.values().try_for_each(|value| self.visit(value)),
+            StateValue::Array(items) => items.iter().try_for_each(|item| self.spend_visit(item)),
+            StateValue::Object(object) => object.values().try_for_each(|value| self.spend_visit(value)),
         }
     }
 
     /// Takes the units for `added` entries more. If there is no room for them, all entries move.
-    fn grow(&mut self, len: usize, added: usize, capacity: usize) -> Result<(), EditError> {
+    fn spend_growth(&mut self, len: usize, added: usize, capacity: usize) -> Result<(), EditError> {
         if len + added > capacity { self.spend(4 * len) } else { Ok(()) }
     }
 }
@@ -167,26 +167,26 @@ impl WorkAllowance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EditError {
     #[error("there is nothing at its path")]
-    NoSuchPlace,
+    PathNotFound,
     #[error("an item is set beyond the end of its array, which would leave a hole")]
     Hole,
     #[error("an item of an array is deleted, which would leave a hole")]
-    Deleted,
+    ItemDeleted,
     #[error("an array gets an invalid `length`, or one that would make it grow")]
-    Grown,
+    LengthGrown,
     #[error("more items are taken out of an array than there are")]
-    Fewer,
+    TooFewItems,
     #[error("a value would be nested more than {DEPTH} levels deep")]
     TooDeep,
     /// May fit, but takes more work than allowed.
     #[error("it takes long")]
-    Long,
+    OverAllowance,
 }
 
 impl StateValue {
     /// Builds the tree of a value; returns it with its nesting depth. The text is valid, so its depth is
     /// limited.
-    pub(crate) fn read(node: json::JsonNode<'_>) -> (Self, usize) {
+    pub(crate) fn from_json(node: json::JsonNode<'_>) -> (Self, usize) {
         let mut deepest = 0;
         let mut deeper = |(node, depth): (Self, usize)| {
             deepest = deepest.max(depth);
@@ -195,13 +195,13 @@ impl StateValue {
         match node.kind() {
             ValueKind::Array => {
                 let mut items: Vec<Self> = Vec::with_capacity(node.count());
-                items.extend(node.items().map(|item| deeper(Self::read(item))));
+                items.extend(node.items().map(|item| deeper(Self::from_json(item))));
                 (Self::Array(items), deepest + 1)
             }
             ValueKind::Object => {
                 let mut object = StateObject::default();
                 for (name, value) in node.members() {
-                    object.set(name.node().text(), deeper(Self::read(value)));
+                    object.set(name.node().text(), deeper(Self::from_json(value)));
                 }
                 (Self::Object(Box::new(object)), deepest + 1)
             }
@@ -214,7 +214,7 @@ impl StateValue {
     }
 
     /// Writes the value as JSON text.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
         match self {
             Self::Short(text) => out.extend_from_slice(text.text()),
             Self::Long(text) => out.extend_from_slice(text),
@@ -224,7 +224,7 @@ impl StateValue {
                     if number > 0 {
                         out.push(b',');
                     }
-                    item.write(out);
+                    item.write_json(out);
                 }
                 out.push(b']');
             }
@@ -236,7 +236,7 @@ impl StateValue {
                     }
                     out.extend_from_slice(name);
                     out.push(b':');
-                    value.write(out);
+                    value.write_json(out);
                 }
                 out.push(b'}');
             }
@@ -244,18 +244,18 @@ impl StateValue {
     }
 
     /// The length of its JSON text.
-    pub(crate) fn size(&self) -> usize {
+    pub(crate) fn text_size(&self) -> usize {
         match self {
             Self::Short(text) => text.text().len(),
             Self::Long(text) => text.len(),
-            Self::Array(items) => 2 + sizes(items) + commas(items.len()),
+            Self::Array(items) => 2 + total_text_size(items) + comma_count(items.len()),
             // Each member has a colon.
-            Self::Object(object) => 2 + object.size() + object.len() + commas(object.len()),
+            Self::Object(object) => 2 + object.text_size() + object.len() + comma_count(object.len()),
         }
     }
 
     /// Returns the value as an integer.
-    fn index(&self) -> Option<usize> {
+    fn as_index(&self) -> Option<usize> {
         match self {
             Self::Short(text) => std::str::from_utf8(text.text()).ok()?.parse().ok(),
             _ => None,
@@ -263,7 +263,7 @@ impl StateValue {
     }
 
     /// Returns the value at a path below this one.
-    fn at(&mut self, path: &[TreeStep]) -> Option<&mut Self> {
+    fn get_path(&mut self, path: &[TreeStep]) -> Option<&mut Self> {
         path.iter().try_fold(self, |node, step| match (node, step) {
             (Self::Array(items), TreeStep::Item(index)) => items.get_mut(*index),
             (Self::Object(object), TreeStep::Member(name)) => object.get_mut(name),
@@ -273,17 +273,17 @@ impl StateValue {
 }
 
 /// The total length of values as JSON text, without separators.
-fn sizes(nodes: &[StateValue]) -> usize {
-    nodes.iter().map(StateValue::size).sum()
+fn total_text_size(nodes: &[StateValue]) -> usize {
+    nodes.iter().map(StateValue::text_size).sum()
 }
 
 /// The number of commas between this number of entries.
-fn commas(entries: usize) -> usize {
+fn comma_count(entries: usize) -> usize {
     entries.saturating_sub(1)
 }
 
 /// Sets the value at a path, or deletes it if `set` is `None`. `depth` is the nesting depth of the new value.
-pub(crate) fn edit(
+pub(crate) fn apply_edit(
     root: &mut Option<StateValue>,
     path: Vec<TreeStep>,
     set: Option<StateValue>,
@@ -294,58 +294,59 @@ pub(crate) fn edit(
         return Err(EditError::TooDeep);
     }
     let Some((last, above)) = path.split_last() else {
-        root.iter().try_for_each(|root| effort.visit(root))?;
-        let size = |node: Option<&StateValue>| node.map_or(0, StateValue::size);
+        root.iter().try_for_each(|root| effort.spend_visit(root))?;
+        let size = |node: Option<&StateValue>| node.map_or(0, StateValue::text_size);
         let change = SizeChange { added: size(set.as_ref()), removed: size(root.as_ref()) };
-        return Ok(EditUndo { path, was: PreviousValue::Root(std::mem::replace(root, set)), change });
+        return Ok(EditUndo { path, previous: PreviousValue::Root(std::mem::replace(root, set)), change });
     };
-    let place = root.as_mut().and_then(|root| root.at(above)).ok_or(EditError::NoSuchPlace)?;
+    let place = root.as_mut().and_then(|root| root.get_path(above)).ok_or(EditError::PathNotFound)?;
     let (was, change) = match (place, last, set) {
         (StateValue::Array(items), TreeStep::Item(index), Some(node)) if *index == items.len() => {
-            effort.grow(items.len(), 1, items.capacity())?;
-            let change = SizeChange { added: node.size() + usize::from(*index > 0), removed: 0 };
+            effort.spend_growth(items.len(), 1, items.capacity())?;
+            let change = SizeChange { added: node.text_size() + usize::from(*index > 0), removed: 0 };
             items.push(node);
-            return Ok(EditUndo { was: PreviousValue::Fewer(*index), path: above.to_vec(), change });
+            return Ok(EditUndo { previous: PreviousValue::Appended(*index), path: above.to_vec(), change });
         }
         (StateValue::Array(items), TreeStep::Item(index), Some(node)) => {
             let item = items.get_mut(*index).ok_or(EditError::Hole)?;
-            effort.visit(item)?;
-            let change = SizeChange { added: node.size(), removed: item.size() };
+            effort.spend_visit(item)?;
+            let change = SizeChange { added: node.text_size(), removed: item.text_size() };
             (PreviousValue::Item(std::mem::replace(item, node)), change)
         }
-        (StateValue::Array(items), TreeStep::Member(name), Some(len)) if **name == *LENGTH => {
-            let len = len.index().filter(|len| *len <= items.len()).ok_or(EditError::Grown)?;
+        (StateValue::Array(items), TreeStep::Member(name), Some(len)) if **name == *LENGTH_STEP => {
+            let len = len.as_index().filter(|len| *len <= items.len()).ok_or(EditError::LengthGrown)?;
             let before = items.len();
-            items.iter().skip(len).try_for_each(|item| effort.visit(item))?;
+            items.iter().skip(len).try_for_each(|item| effort.spend_visit(item))?;
             let more = items.split_off(len);
-            let change = SizeChange { added: commas(len), removed: sizes(&more) + commas(before) };
-            return Ok(EditUndo { was: PreviousValue::More(more), path: above.to_vec(), change });
+            let change =
+                SizeChange { added: comma_count(len), removed: total_text_size(&more) + comma_count(before) };
+            return Ok(EditUndo { previous: PreviousValue::Truncated(more), path: above.to_vec(), change });
         }
-        (StateValue::Array(_), TreeStep::Item(_), None) => return Err(EditError::Deleted),
+        (StateValue::Array(_), TreeStep::Item(_), None) => return Err(EditError::ItemDeleted),
         (StateValue::Object(object), TreeStep::Member(name), Some(node)) => {
-            let (size, before) = (node.size(), object.len());
+            let (size, before) = (node.text_size(), object.len());
             match object.get_mut(name) {
-                Some(was) => effort.visit(was)?,
-                None => effort.grow(before, 1, object.capacity())?,
+                Some(was) => effort.spend_visit(was)?,
+                None => effort.spend_growth(before, 1, object.capacity())?,
             }
             let was = object.set(name, node);
             let change = match &was {
-                Some((_, was)) => SizeChange { added: size, removed: was.size() },
+                Some((_, was)) => SizeChange { added: size, removed: was.text_size() },
                 None => SizeChange { added: name.len() + 1 + size + usize::from(before > 0), removed: 0 },
             };
             (PreviousValue::Member(was), change)
         }
         (StateValue::Object(object), TreeStep::Member(name), None) => {
-            object.get_mut(name).map_or(Ok(()), |was| effort.visit(was))?;
+            object.get_mut(name).map_or(Ok(()), |was| effort.spend_visit(was))?;
             let was = object.remove(name);
             let removed = was
                 .as_ref()
-                .map_or(0, |(_, node)| name.len() + 1 + node.size() + usize::from(object.len() > 0));
+                .map_or(0, |(_, node)| name.len() + 1 + node.text_size() + usize::from(object.len() > 0));
             (PreviousValue::Member(was), SizeChange { added: 0, removed })
         }
-        _ => return Err(EditError::NoSuchPlace),
+        _ => return Err(EditError::PathNotFound),
     };
-    Ok(EditUndo { path, was, change })
+    Ok(EditUndo { path, previous: was, change })
 }
 
 /// Replaces `count` items of an array by values, starting at the item at a path. `depth` is the maximum
@@ -361,43 +362,50 @@ pub(crate) fn splice(
     if path.len() + depth > DEPTH {
         return Err(EditError::TooDeep);
     }
-    let Some((TreeStep::Item(first), above)) = path.split_last() else { return Err(EditError::NoSuchPlace) };
-    let place = root.as_mut().and_then(|root| root.at(above));
-    let Some(StateValue::Array(items)) = place else { return Err(EditError::NoSuchPlace) };
-    let end = first.checked_add(count).filter(|end| *end <= items.len()).ok_or(EditError::Fewer)?;
+    let Some((TreeStep::Item(first), above)) = path.split_last() else { return Err(EditError::PathNotFound) };
+    let place = root.as_mut().and_then(|root| root.get_path(above));
+    let Some(StateValue::Array(items)) = place else { return Err(EditError::PathNotFound) };
+    let end = first.checked_add(count).filter(|end| *end <= items.len()).ok_or(EditError::TooFewItems)?;
     let added = values.len();
-    items.iter().skip(*first).take(count).try_for_each(|item| effort.visit(item))?;
+    items.iter().skip(*first).take(count).try_for_each(|item| effort.spend_visit(item))?;
     if added != count {
         effort.spend((items.len() - end) / 2)?;
-        effort.grow(items.len(), added.saturating_sub(count), items.capacity())?;
+        effort.spend_growth(items.len(), added.saturating_sub(count), items.capacity())?;
     }
-    let (size, before) = (sizes(&values), items.len());
+    let (size, before) = (total_text_size(&values), items.len());
     let were: Vec<StateValue> = items.splice(*first..end, values).collect();
-    let change = SizeChange { added: size + commas(items.len()), removed: sizes(&were) + commas(before) };
-    Ok(EditUndo { path, was: PreviousValue::Items(were, added), change })
+    let change = SizeChange {
+        added: size + comma_count(items.len()),
+        removed: total_text_size(&were) + comma_count(before),
+    };
+    Ok(EditUndo { path, previous: PreviousValue::Spliced(were, added), change })
 }
 
 /// Undoes edits, the last one first. They must be those that produced this value.
-pub(crate) fn take_back(root: &mut Option<StateValue>, undos: Vec<EditUndo>) {
-    for EditUndo { mut path, was, .. } in undos.into_iter().rev() {
+pub(crate) fn undo_edits(root: &mut Option<StateValue>, undos: Vec<EditUndo>) {
+    for EditUndo { mut path, previous: was, .. } in undos.into_iter().rev() {
         let was = match was {
             PreviousValue::Root(node) => {
                 *root = node;
                 continue;
             }
-            PreviousValue::Fewer(_) | PreviousValue::More(_) => (was, None),
-            PreviousValue::Item(_) | PreviousValue::Member(_) | PreviousValue::Items(..) => (was, path.pop()),
+            PreviousValue::Appended(_) | PreviousValue::Truncated(_) => (was, None),
+            PreviousValue::Item(_) | PreviousValue::Member(_) | PreviousValue::Spliced(..) => {
+                (was, path.pop())
+            }
         };
-        match (was, root.as_mut().and_then(|root| root.at(&path))) {
-            ((PreviousValue::Fewer(len), _), Some(StateValue::Array(items))) => items.truncate(len),
-            ((PreviousValue::More(mut more), _), Some(StateValue::Array(items))) => items.append(&mut more),
+        match (was, root.as_mut().and_then(|root| root.get_path(&path))) {
+            ((PreviousValue::Appended(len), _), Some(StateValue::Array(items))) => items.truncate(len),
+            ((PreviousValue::Truncated(mut more), _), Some(StateValue::Array(items))) => {
+                items.append(&mut more)
+            }
             ((PreviousValue::Item(node), Some(TreeStep::Item(index))), Some(StateValue::Array(items))) => {
                 if let Some(item) = items.get_mut(index) {
                     *item = node;
                 }
             }
             (
-                (PreviousValue::Items(were, added), Some(TreeStep::Item(first))),
+                (PreviousValue::Spliced(were, added), Some(TreeStep::Item(first))),
                 Some(StateValue::Array(items)),
             ) if first + added <= items.len() => {
                 items.splice(first..first + added, were);
@@ -406,7 +414,7 @@ pub(crate) fn take_back(root: &mut Option<StateValue>, undos: Vec<EditUndo>) {
                 (PreviousValue::Member(was), Some(TreeStep::Member(name))),
                 Some(StateValue::Object(object)),
             ) => {
-                object.put_back(&name, was);
+                object.restore(&name, was);
             }
             _ => {}
         }

@@ -4,7 +4,7 @@ use http::Request;
 use http::header::{CACHE_CONTROL, HeaderName, VARY};
 use services::body;
 
-use super::rig::{ScriptFixture, wish};
+use super::fixture::{ScriptFixture, default_settings};
 
 const SHOP: &str = "
 service shop {
@@ -29,7 +29,7 @@ service shop {
 
 #[tokio::test]
 async fn a_response_varies_by_the_headers_it_used_and_is_private_with_credentials() {
-    let rig = ScriptFixture::of(SHOP, wish()).await;
+    let rig = ScriptFixture::from_source(SHOP, default_settings()).await;
     for (method, path, control, varies) in [
         ("GET", "/plain", "", ""),
         ("GET", "/language", "", "accept-language"),

@@ -7,10 +7,10 @@ use serde_json::json;
 use services::ServiceConfig;
 use testkit::misbehaving_upstream;
 
-use super::rig::{HandwrittenService, ScriptFixture, wish, written};
+use super::fixture::{HandwrittenService, ScriptFixture, default_settings, handwritten_service};
 
 /// Returns a handler that makes a call and responds with its result.
-fn calls(url: &str, method: u8) -> String {
+fn calling_handler(url: &str, method: u8) -> String {
     format!(
         "async function (query, response, $r) {{ const g = $s.resource({url});
         try {{ $r.respond({{got: await $r.call(3, g, {method}, [])}}); }}
@@ -19,33 +19,33 @@ fn calls(url: &str, method: u8) -> String {
 }
 
 /// Returns a handler that passes the response of a call through.
-fn passes(url: &str) -> String {
+fn passing_handler(url: &str) -> String {
     format!("function (query, response, $r) {{ return $r.pass(3, $s.resource({url}), 0, []); }}")
 }
 
-async fn outside(
+async fn start_with_upstream(
     written: HandwrittenService,
     hosts: &[&str],
 ) -> (ScriptFixture, misbehaving_upstream::MisbehavingUpstream) {
     let upstream = misbehaving_upstream::start().await;
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::with_url(upstream.url()))]);
     wish.options.hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
-    (written.start_as(wish).await, upstream)
+    (written.start_with(wish).await, upstream)
 }
 
 #[tokio::test]
 async fn rule_16_a_call_gives_text_parsed_json_or_an_error_with_a_status() {
-    let written = written()
+    let written = handwritten_service()
         .resource("/json")
-        .on(Get, &calls("['http://up/json?n=2']", 0))
+        .stateless(Get, &calling_handler("['http://up/json?n=2']", 0))
         .resource("/status")
-        .on(Get, &calls("['http://up/status/418']", 0))
+        .stateless(Get, &calling_handler("['http://up/status/418']", 0))
         .resource("/redirect")
-        .on(Get, &calls("['http://up/redirect']", 0))
+        .stateless(Get, &calling_handler("['http://up/redirect']", 0))
         .resource("/reset")
-        .on(Get, &calls("['http://up/reset']", 0));
-    let (rig, _upstream) = outside(written, &[]).await;
+        .stateless(Get, &calling_handler("['http://up/reset']", 0));
+    let (rig, _upstream) = start_with_upstream(written, &[]).await;
     assert_eq!(rig.json("/json").await["got"].as_array().map(Vec::len), Some(2));
     let error = rig.json("/status").await;
     assert_eq!(
@@ -65,18 +65,18 @@ async fn an_unread_response_is_passed_through_unchanged_if_it_is_valid() {
         )
     };
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
-    let written = written()
+    let written = handwritten_service()
         .resource("/deep")
-        .on(Get, &hands_on("'http://up/body'", &deep))
+        .stateless(Get, &hands_on("'http://up/body'", &deep))
         .resource("/json")
-        .on(Get, &hands_on("'http://up/body'", r#"[1.0, 12345678901234567890, "é"]"#))
+        .stateless(Get, &hands_on("'http://up/body'", r#"[1.0, 12345678901234567890, "é"]"#))
         .resource("/none")
-        .on(Get, &hands_on("'http://up/body'", r#"[1.0, "é"#))
+        .stateless(Get, &hands_on("'http://up/body'", r#"[1.0, "é"#))
         .resource("/own")
-        .on(script::HandlerMethod::Post, "function (query, response, $r) { $r.respond(query.$body) }")
+        .stateless(script::HandlerMethod::Post, "function (query, response, $r) { $r.respond(query.$body) }")
         .resource("/inside")
-        .on(Get, &hands_on("'/own'", "text"));
-    let (rig, _upstream) = outside(written, &[]).await;
+        .stateless(Get, &hands_on("'/own'", "text"));
+    let (rig, _upstream) = start_with_upstream(written, &[]).await;
     for (path, body) in [
         ("/deep", &*format!(r#"{{"got":{deep}}}"#)),
         ("/json", r#"{"got":[1.0, 12345678901234567890, "é"]}"#),
@@ -84,7 +84,7 @@ async fn an_unread_response_is_passed_through_unchanged_if_it_is_valid() {
     ] {
         assert_eq!(rig.get(path).await, body, "{path}");
     }
-    assert_eq!(rig.ask("GET", "/none").await, (502, "script-resource".into()));
+    assert_eq!(rig.request("GET", "/none").await, (502, "script-resource".into()));
 }
 
 #[tokio::test]
@@ -96,9 +96,12 @@ async fn rule_16_a_response_with_invalid_json_fails_its_call() {
             catch (error) {{ $r.respond({{status: error.status, name: error.name, body: error.body}}); }} }}"
         )
     };
-    let written =
-        written().resource("/call").on(Get, &catches("call")).resource("/unread").on(Get, &catches("unread"));
-    let (rig, _upstream) = outside(written, &[]).await;
+    let written = handwritten_service()
+        .resource("/call")
+        .stateless(Get, &catches("call"))
+        .resource("/unread")
+        .stateless(Get, &catches("unread"));
+    let (rig, _upstream) = start_with_upstream(written, &[]).await;
     for path in ["/call", "/unread"] {
         for (text, body) in [
             ("", ""),
@@ -121,17 +124,17 @@ async fn rule_15_only_services_and_allowed_hosts_are_called() {
     let url = format!("['http://{}/echo']", upstream.address());
     let host = upstream.address().to_string();
     let handlers = || {
-        written()
+        handwritten_service()
             .resource("/host")
-            .on(Get, &calls(&url, 0))
+            .stateless(Get, &calling_handler(&url, 0))
             .resource("/odd")
-            .on(Get, &calls("['ftp://up/']", 0))
+            .stateless(Get, &calling_handler("['ftp://up/']", 0))
     };
     let closed = handlers().start().await;
     assert_eq!(closed.json("/host").await["status"], 403);
     assert_eq!(closed.json("/odd").await["status"], 403);
     assert_eq!(upstream.connections(), 0);
-    let (open, _other) = outside(handlers(), &[&host]).await;
+    let (open, _other) = start_with_upstream(handlers(), &[&host]).await;
     assert_eq!(open.json("/host").await["got"]["path"], "/echo");
 }
 
@@ -140,15 +143,15 @@ async fn rule_16_an_uncaught_error_is_502_or_504_after_a_timeout() {
     let bare = |url: &str| {
         format!("async function (query, response, $r) {{ await $r.call(3, $s.resource({url}), 0, []); }}")
     };
-    let written = written()
+    let written = handwritten_service()
         .resource("/reset")
-        .on(Get, &bare("['http://up/reset']"))
+        .stateless(Get, &bare("['http://up/reset']"))
         .resource("/status")
-        .on(Get, &bare("['http://up/status/404']"))
+        .stateless(Get, &bare("['http://up/status/404']"))
         .resource("/hang")
-        .on(Get, &bare("['http://slow/hang']"));
+        .stateless(Get, &bare("['http://slow/hang']"));
     let upstream = misbehaving_upstream::start().await;
-    let mut wish = wish();
+    let mut wish = default_settings();
     let slow = ServiceConfig {
         timeout: services::DurationConfig::from_millis(50),
         ..ServiceConfig::with_url(upstream.url())
@@ -157,34 +160,37 @@ async fn rule_16_an_uncaught_error_is_502_or_504_after_a_timeout() {
         ("up".to_owned(), ServiceConfig::with_url(upstream.url())),
         ("slow".to_owned(), slow),
     ]);
-    let rig = written.start_as(wish).await;
-    assert_eq!(rig.ask("GET", "/reset").await, (502, "script-resource".into()));
-    assert_eq!(rig.ask("GET", "/status").await, (502, "script-resource".into()));
-    assert_eq!(rig.ask("GET", "/hang").await, (504, "script-resource-timeout".into()));
+    let rig = written.start_with(wish).await;
+    assert_eq!(rig.request("GET", "/reset").await, (502, "script-resource".into()));
+    assert_eq!(rig.request("GET", "/status").await, (502, "script-resource".into()));
+    assert_eq!(rig.request("GET", "/hang").await, (504, "script-resource-timeout".into()));
 }
 
 #[tokio::test]
 async fn rule_16_a_bare_call_is_passed_through_with_status_and_type() {
-    let written = written()
+    let written = handwritten_service()
         .resource("/json")
-        .on(Get, &passes("['http://up/json?n=2']"))
+        .stateless(Get, &passing_handler("['http://up/json?n=2']"))
         .resource("/status")
-        .on(Get, &passes("['http://up/status/418']"))
+        .stateless(Get, &passing_handler("['http://up/status/418']"))
         .resource("/own")
-        .on(Get, &passes("['/json']"));
-    let (rig, _upstream) = outside(written, &[]).await;
+        .stateless(Get, &passing_handler("['/json']"));
+    let (rig, _upstream) = start_with_upstream(written, &[]).await;
     assert_eq!(rig.json("/json").await.as_array().map(Vec::len), Some(2));
-    assert_eq!(rig.ask("GET", "/status").await.0, 418);
+    assert_eq!(rig.request("GET", "/status").await.0, 418);
     assert_eq!(rig.json("/own").await.as_array().map(Vec::len), Some(2));
 }
 
 #[tokio::test]
 async fn rule_14_calls_within_the_service_keep_types() {
-    let rig = written()
+    let rig = handwritten_service()
         .resource("/in")
-        .on(Put, "function (query, response, $r) { $r.respond({type: typeof query.n, list: query.list}); }")
+        .stateless(
+            Put,
+            "function (query, response, $r) { $r.respond({type: typeof query.n, list: query.list}); }",
+        )
         .resource("/out")
-        .on(
+        .stateless(
             Get,
             "async function (query, response, $r) { const g = $s.resource(['/in?n=', '&list=', '']);
             $r.respond(await $r.call(1, g, 3, [3, [1, 'x']])); }",
@@ -196,15 +202,15 @@ async fn rule_14_calls_within_the_service_keep_types() {
 
 #[tokio::test]
 async fn an_internal_error_has_the_same_status_as_for_a_client() {
-    let rig = written()
+    let rig = handwritten_service()
         .resource("/throws")
-        .on(Get, "function () { throw new Error('oops'); }")
+        .stateless(Get, "function () { throw new Error('oops'); }")
         .resource("/a")
-        .on(Get, &calls("['/throws']", 0))
+        .stateless(Get, &calling_handler("['/throws']", 0))
         .resource("/b")
-        .on(Get, &calls("['/nothing']", 0))
+        .stateless(Get, &calling_handler("['/nothing']", 0))
         .resource("/c")
-        .on(Get, &calls("['/throws']", 3))
+        .stateless(Get, &calling_handler("['/throws']", 3))
         .start()
         .await;
     assert_eq!(rig.json("/a").await["status"], 500);
@@ -214,35 +220,35 @@ async fn an_internal_error_has_the_same_status_as_for_a_client() {
 
 #[tokio::test]
 async fn rule_7_a_run_that_would_wait_for_itself_fails_at_once() {
-    let rig = written()
+    let rig = handwritten_service()
         .resource("/n")
         .cell("n", true, Some("() => 1"))
         .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
-        .writer(Put, 0, &calls("['/n']", 3))
+        .writer(Put, 0, &calling_handler("['/n']", 3))
         .resource("/m")
         .writer(Put, 0, "async function (query, response, $r) { $r.cells.n = 5; $r.respond(await $r.call(1, $s.resource(['/n']), 0, [])); }")
         .start()
         .await;
-    let (status, text) = rig.ask("PUT", "/n").await;
+    let (status, text) = rig.request("PUT", "/n").await;
     assert_eq!(status, 200);
     assert!(text.contains("508") && text.contains("test.sjs:"), "{text}");
-    assert_eq!(rig.ask("PUT", "/m").await, (200, "1".into()), "as a reader it sees the committed value");
+    assert_eq!(rig.request("PUT", "/m").await, (200, "1".into()), "as a reader it sees the committed value");
 }
 
 #[tokio::test]
 async fn the_number_of_calls_of_a_handler_is_limited() {
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.options.limits.calls = 3;
     let many = "async function (query, response, $r) { for (let i = 0; i < query.n; i++) await $r.call(1, $s.resource(['/b']), 0, []); $r.respond('ok'); }";
-    let rig = written()
+    let rig = handwritten_service()
         .resource("/a")
-        .on(Get, many)
+        .stateless(Get, many)
         .resource("/b")
-        .on(Get, "function (q, p, $r) { $r.respond(1); }")
-        .start_as(wish)
+        .stateless(Get, "function (q, p, $r) { $r.respond(1); }")
+        .start_with(wish)
         .await;
     assert_eq!(rig.get("/a?n=3").await, "ok");
-    assert_eq!(rig.ask("GET", "/a?n=4").await, (500, "script-calls".into()));
+    assert_eq!(rig.request("GET", "/a?n=4").await, (500, "script-calls".into()));
 }
 
 #[tokio::test]
@@ -250,7 +256,13 @@ async fn a_redirect_to_a_very_long_path_is_not_followed() {
     let go = "function (query, response, $r) { $r.answer(302, {Location: '/' + 'é'.repeat(query.length)}); }";
     let follow = "async function (query, response, $r) { const g = $s.resource(['/go?length=', '']);
         try { await $r.call(3, g, 0, [query.length]); } catch (error) { $r.respond(error.status); } }";
-    let rig = written().resource("/go").on(Get, go).resource("/follow").on(Get, follow).start().await;
+    let rig = handwritten_service()
+        .resource("/go")
+        .stateless(Get, go)
+        .resource("/follow")
+        .stateless(Get, follow)
+        .start()
+        .await;
     // Each letter is encoded by six characters.
     for (length, status) in [(10_000, "404"), (11_000, "302")] {
         assert_eq!(rig.get(&format!("/follow?length={length}")).await, status);

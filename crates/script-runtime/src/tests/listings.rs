@@ -7,7 +7,7 @@ use http::{HeaderValue, Request};
 use serde_json::{Value, json};
 use services::body;
 
-use super::rig::{FixtureSettings, ScriptFixture, wish};
+use super::fixture::{FixtureSettings, ScriptFixture, default_settings};
 
 const HELLO: &str = "
 service hello {
@@ -70,15 +70,15 @@ service mapred {
 
 #[tokio::test]
 async fn listing_1_stores_the_value_of_a_put() {
-    let rig = ScriptFixture::of(HELLO, wish()).await;
+    let rig = ScriptFixture::from_source(HELLO, default_settings()).await;
     assert_eq!(rig.get("/data").await, "Hello World");
-    assert_eq!(rig.ask("PUT", "/data?value=universe").await, (204, String::new()));
+    assert_eq!(rig.request("PUT", "/data?value=universe").await, (204, String::new()));
     assert_eq!(rig.get("/data").await, "Hello universe");
 }
 
 #[tokio::test]
 async fn an_error_contains_its_position_in_the_s_file() {
-    let rig = ScriptFixture::of(HELLO, wish()).await;
+    let rig = ScriptFixture::from_source(HELLO, default_settings()).await;
     let request = Request::get("/oops").body(body::empty()).expect("a request");
     let problem = rig.send(request).await.expect_err("a problem");
     assert_eq!(problem.code(), "script-threw");
@@ -88,8 +88,8 @@ async fn an_error_contains_its_position_in_the_s_file() {
 
 #[tokio::test]
 async fn listing_6_crawls_a_tree_by_calling_itself() {
-    let rig = ScriptFixture::of(CRAWLER, FixtureSettings { ..wish() }).await;
-    let (status, text) = rig.ask("PUT", "/crawl?startFrom=/page%3Fn%3D1&depth=6").await;
+    let rig = ScriptFixture::from_source(CRAWLER, FixtureSettings { ..default_settings() }).await;
+    let (status, text) = rig.request("PUT", "/crawl?startFrom=/page%3Fn%3D1&depth=6").await;
     assert_eq!(status, 204, "{text}");
     let urls = rig.json("/urlsDiscovered").await;
     let mut urls: Vec<u32> = urls
@@ -104,7 +104,7 @@ async fn listing_6_crawls_a_tree_by_calling_itself() {
 
 #[tokio::test]
 async fn listing_7_counts_in_parallel_with_a_separate_result_for_each_client() {
-    let rig = ScriptFixture::of(MAP_REDUCE, wish()).await;
+    let rig = ScriptFixture::from_source(MAP_REDUCE, default_settings()).await;
     let urls: Vec<String> = (0..10).map(|n| format!("/page?n={n}")).collect();
     let start = async |key: &str| {
         let text = json!({ "urls": urls, "key": key }).to_string();
@@ -114,7 +114,7 @@ async fn listing_7_counts_in_parallel_with_a_separate_result_for_each_client() {
         response.headers().get(LOCATION).cloned().unwrap_or(HeaderValue::from_static("none"))
     };
     let places = join_all([start("word"), start("other")]).await;
-    rig.idle().await;
+    rig.wait_idle().await;
     let mut counts = Vec::new();
     for place in places {
         counts.push(rig.json(place.to_str().expect("a path")).await);
@@ -150,13 +150,13 @@ async fn blocks_may_declare_the_same_names() {
         }
       }
     }";
-    let rig = ScriptFixture::of(text, wish()).await;
-    assert_eq!(rig.ask("GET", "/n").await, (200, "0".into()));
-    assert_eq!(rig.ask("GET", "/a").await, (200, "[1,0]".into()));
-    assert_eq!(rig.ask("GET", "/b").await, (200, "[2,[1,0]]".into()));
-    assert_eq!(rig.ask("POST", "/b?id=1").await.0, 204);
-    assert_eq!(rig.ask("GET", "/made/1").await, (200, r#"["made",0]"#.into()));
-    assert_eq!(rig.ask("GET", "/more/1").await, (200, r#"["more",[1,0]]"#.into()));
+    let rig = ScriptFixture::from_source(text, default_settings()).await;
+    assert_eq!(rig.request("GET", "/n").await, (200, "0".into()));
+    assert_eq!(rig.request("GET", "/a").await, (200, "[1,0]".into()));
+    assert_eq!(rig.request("GET", "/b").await, (200, "[2,[1,0]]".into()));
+    assert_eq!(rig.request("POST", "/b?id=1").await.0, 204);
+    assert_eq!(rig.request("GET", "/made/1").await, (200, r#"["made",0]"#.into()));
+    assert_eq!(rig.request("GET", "/more/1").await, (200, r#"["more",[1,0]]"#.into()));
 }
 
 #[tokio::test]
@@ -180,9 +180,9 @@ async fn functions_of_a_resource_call_resources_and_use_its_state() {
         }
       }
     }";
-    let rig = ScriptFixture::of(text, wish()).await;
-    assert_eq!(rig.ask("GET", "/a").await, (200, "[2,3,0]".into()));
-    assert_eq!(rig.ask("POST", "/a?id=1").await.0, 204);
-    assert_eq!(rig.ask("GET", "/a").await, (200, "[2,3,5]".into()));
-    assert_eq!(rig.ask("GET", "/made/1").await, (200, "[6]".into()));
+    let rig = ScriptFixture::from_source(text, default_settings()).await;
+    assert_eq!(rig.request("GET", "/a").await, (200, "[2,3,0]".into()));
+    assert_eq!(rig.request("POST", "/a?id=1").await.0, 204);
+    assert_eq!(rig.request("GET", "/a").await, (200, "[2,3,5]".into()));
+    assert_eq!(rig.request("GET", "/made/1").await, (200, "[6]".into()));
 }

@@ -13,15 +13,15 @@ use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::rig::pool;
-use crate::call::{ExternalCalls, OutboundCall, REDIRECTS};
+use super::fixture::offload_pool;
 use crate::frame::{CallReply, FramePayload};
+use crate::outbound_call::{ExternalCalls, OutboundCall, REDIRECTS};
 
 const SECRET: &str = "the-operators-secret";
 const TOKEN: &str = "Bearer the-clients-token";
 
 /// Starts a server that redirects every request to the query of its path.
-async fn redirecting() -> SocketAddr {
+async fn start_redirecting() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -52,14 +52,14 @@ struct RedirectService {
     outside: ExternalCalls,
     pool: OffloadPool,
     upstream: MisbehavingUpstream,
-    elsewhere: SocketAddr,
+    foreign_host: SocketAddr,
 }
 
 impl RedirectService {
     /// Sets up a service with credentials, which also redirects; a foreign host, which does too; and the
     /// hosts that `opened` allows in addition.
     async fn new(opened: impl Fn(&MisbehavingUpstream) -> Vec<String>) -> Self {
-        let (upstream, elsewhere) = (misbehaving_upstream::start().await, redirecting().await);
+        let (upstream, elsewhere) = (misbehaving_upstream::start().await, start_redirecting().await);
         let with_credentials = |url: String| ServiceConfig {
             headers: BTreeMap::from([("x-api-key".to_owned(), SECRET.to_owned())]),
             forward: vec!["authorization".to_owned()],
@@ -75,10 +75,10 @@ impl RedirectService {
             services: ServiceSet::new(&services).unwrap(),
             hosts: PermittedHosts::new(&hosts).unwrap(),
         };
-        Self { outside, pool: pool(), upstream, elsewhere }
+        Self { outside, pool: offload_pool(), upstream, foreign_host: elsewhere }
     }
 
-    async fn get(&self, url: &str) -> (CallReply, Value) {
+    async fn fetch(&self, url: &str) -> (CallReply, Value) {
         let mut headers = HeaderMap::new();
         headers.insert("authorization", HeaderValue::from_static(TOKEN));
         let call = RequestCall { headers: Some(Arc::new(headers)), ..RequestCall::unlimited() };
@@ -89,8 +89,8 @@ impl RedirectService {
     }
 
     /// Returns a host that is not a service: `localhost` instead of its address, which belongs to `moved`.
-    fn host(&self) -> String {
-        format!("http://localhost:{}", self.elsewhere.port())
+    fn foreign_authority(&self) -> String {
+        format!("http://localhost:{}", self.foreign_host.port())
     }
 }
 
@@ -98,7 +98,7 @@ impl RedirectService {
 async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
     let stage = RedirectService::new(|_| Vec::new()).await;
     // The patterns cover the address of the service, too.
-    let hosts = [format!("localhost:{}", stage.elsewhere.port()), "127.0.0.0/8".to_owned()];
+    let hosts = [format!("localhost:{}", stage.foreign_host.port()), "127.0.0.0/8".to_owned()];
     let opened = RedirectService {
         outside: ExternalCalls { hosts: PermittedHosts::new(&hosts).unwrap(), ..stage.outside },
         ..stage
@@ -116,7 +116,7 @@ async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
         "http://x@catalog/echo".to_owned(),
     ];
     for location in names {
-        let (outcome, _) = opened.get(&format!("{}/x?{location}", opened.host())).await;
+        let (outcome, _) = opened.fetch(&format!("{}/x?{location}", opened.foreign_authority())).await;
         assert!(matches!(&outcome, CallReply::Refused(403, _)), "{location}: {outcome:?}");
     }
     assert_eq!(opened.upstream.connections(), 0);
@@ -128,8 +128,8 @@ async fn a_host_gets_no_credentials_after_a_redirect() {
     let host = |upstream: &MisbehavingUpstream| format!("localhost:{}", upstream.address().port());
     let stage = RedirectService::new(|upstream| vec![host(upstream)]).await;
     let echo = format!("http://{}/echo", host(&stage.upstream));
-    for first in [format!("http://{}", stage.elsewhere), "http://moved".to_owned()] {
-        let (outcome, answer) = stage.get(&format!("{first}/x?{echo}")).await;
+    for first in [format!("http://{}", stage.foreign_host), "http://moved".to_owned()] {
+        let (outcome, answer) = stage.fetch(&format!("{first}/x?{echo}")).await;
         assert_eq!(answer["path"], "/echo", "{first}: {outcome:?}");
         let seen = answer["headers"].to_string();
         assert!(!seen.contains(SECRET) && !seen.contains(TOKEN), "{first}: {seen}");
@@ -139,12 +139,12 @@ async fn a_host_gets_no_credentials_after_a_redirect() {
 #[tokio::test]
 async fn a_service_may_redirect_to_itself_but_not_to_another_service() {
     let stage = RedirectService::new(|_| Vec::new()).await;
-    let (_, answer) = stage.get("http://catalog/redirect").await;
+    let (_, answer) = stage.fetch("http://catalog/redirect").await;
     assert_eq!(answer["headers"]["x-api-key"], SECRET, "a path: {answer}");
     let own = ["http://moved/y?http://catalog/echo", "/y?http://catalog/echo"].map(str::to_owned);
-    let own = own.into_iter().chain([format!("http://{}/y?http://catalog/echo", stage.elsewhere)]);
+    let own = own.into_iter().chain([format!("http://{}/y?http://catalog/echo", stage.foreign_host)]);
     for location in own {
-        let (outcome, _) = stage.get(&format!("http://moved/x?{location}")).await;
+        let (outcome, _) = stage.fetch(&format!("http://moved/x?{location}")).await;
         let CallReply::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
         assert!(text.contains("/y?"), "the second redirect is refused, not the first: {text}");
     }
@@ -153,7 +153,7 @@ async fn a_service_may_redirect_to_itself_but_not_to_another_service() {
 
 #[tokio::test]
 async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
-    let (elsewhere, pool) = (redirecting().await, pool());
+    let (elsewhere, pool) = (start_redirecting().await, offload_pool());
     let based = ServiceConfig::with_url(format!("http://{elsewhere}/base"));
     let services = ServiceSet::new(&BTreeMap::from([("based".to_owned(), based)])).unwrap();
     let outside = ExternalCalls { services, hosts: PermittedHosts::new(&[]).unwrap() };
@@ -180,6 +180,6 @@ async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
 async fn the_number_of_redirects_is_limited() {
     let stage = RedirectService::new(|_| Vec::new()).await;
     let location = "/x?".repeat(REDIRECTS + 3);
-    let (outcome, _) = stage.get(&format!("http://moved{location}")).await;
+    let (outcome, _) = stage.fetch(&format!("http://moved{location}")).await;
     assert!(matches!(outcome, CallReply::Failed(502, _)), "{outcome:?}");
 }

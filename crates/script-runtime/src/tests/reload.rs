@@ -3,10 +3,10 @@
 use script::HandlerMethod::{Get, Put};
 use testkit::{misbehaving_upstream, with_timeout};
 
-use super::rig::{HandwrittenService, wish, written};
+use super::fixture::{HandwrittenService, default_settings, handwritten_service};
 
-fn version(text: &str) -> HandwrittenService {
-    written()
+fn service_version(text: &str) -> HandwrittenService {
+    handwritten_service()
         .resource("/n")
         .cell("n", true, Some("() => 0"))
         .reader(Get, 0, &format!("function (query, response, $r) {{ $r.respond('{text} ' + $r.cells.n); }}"))
@@ -15,22 +15,22 @@ fn version(text: &str) -> HandwrittenService {
 
 #[tokio::test]
 async fn a_changed_script_keeps_the_state() {
-    let mut rig = version("old").start().await;
-    rig.ask("PUT", "/n").await;
+    let mut rig = service_version("old").start().await;
+    rig.request("PUT", "/n").await;
     assert_eq!(rig.get("/n").await, "old 1");
-    rig.replace(version("new"));
-    rig.until("/n", "new 1").await;
-    assert_eq!(rig.ask("PUT", "/n").await.0, 204);
+    rig.replace(service_version("new"));
+    rig.expect_after_deployment("/n", "new 1").await;
+    assert_eq!(rig.request("PUT", "/n").await.0, 204);
     assert_eq!(rig.get("/n").await, "new 2");
     assert_eq!(rig.script.stats().restarts, 0, "the workers are the same");
 }
 
 #[tokio::test]
 async fn a_script_that_cannot_be_loaded_leaves_the_old_one_active() {
-    let mut rig = version("old").start().await;
+    let mut rig = service_version("old").start().await;
     assert_eq!(rig.get("/n").await, "old 0");
-    rig.replace(version("new").head("throw new Error('no');"));
-    rig.settled().await;
+    rig.replace(service_version("new").head("throw new Error('no');"));
+    rig.wait_until_settled().await;
     assert_eq!(rig.get("/n").await, "old 0");
 }
 
@@ -42,12 +42,16 @@ async fn a_run_keeps_the_script_that_it_began_with() {
             "async function (query, response, $r) {{ await $r.call(1, $s.resource(['http://up/slow?ms=300']), 0, []); $r.respond('{text}'); }}"
         )
     };
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.services.insert("up".into(), services::ServiceConfig::with_url(upstream.url()));
-    let mut rig = written().resource("/slow").on(Get, &slow("old")).start_as(wish).await;
+    let mut rig = handwritten_service().resource("/slow").stateless(Get, &slow("old")).start_with(wish).await;
     let old = rig.handle("/slow");
     upstream.wait_for_request("/slow").await;
-    rig.replace(written().resource("/slow").on(Get, "function (query, response, $r) { $r.respond('new'); }"));
-    rig.until("/slow", "new").await;
+    rig.replace(
+        handwritten_service()
+            .resource("/slow")
+            .stateless(Get, "function (query, response, $r) { $r.respond('new'); }"),
+    );
+    rig.expect_after_deployment("/slow", "new").await;
     assert_eq!(with_timeout("the old run", old).await.expect("its end"), "old");
 }

@@ -5,10 +5,10 @@ use http::Request;
 use script::HandlerMethod::{Delete, Get, Post, Put};
 use services::body;
 
-use super::rig::{HandwrittenService, ScriptFixture, wish, written};
+use super::fixture::{HandwrittenService, ScriptFixture, default_settings, handwritten_service};
 
-fn counter() -> HandwrittenService {
-    written()
+fn counter_service() -> HandwrittenService {
+    handwritten_service()
         .resource("/n")
         .cell("n", true, Some("() => 0"))
         .reader(Get, 0, "function (query, response, $r) { const $c = $r.cells; $r.respond($c.n); }")
@@ -19,9 +19,9 @@ fn counter() -> HandwrittenService {
 
 #[tokio::test]
 async fn rule_5_writers_run_one_at_a_time_and_readers_see_committed_values() {
-    let rig = counter().start().await;
+    let rig = counter_service().start().await;
     assert_eq!(rig.get("/n").await, "0");
-    let puts = join_all((0..50).map(|_| rig.ask("PUT", "/n"))).await;
+    let puts = join_all((0..50).map(|_| rig.request("PUT", "/n"))).await;
     let mut seen: Vec<u32> = puts.into_iter().map(|(_, text)| text.parse().expect("a number")).collect();
     seen.sort_unstable();
     assert_eq!(seen, (1..=50).collect::<Vec<_>>(), "each writer saw a different number");
@@ -30,17 +30,17 @@ async fn rule_5_writers_run_one_at_a_time_and_readers_see_committed_values() {
 
 #[tokio::test]
 async fn rule_5_the_writes_of_a_handler_that_throws_are_rolled_back() {
-    let rig = counter().start().await;
-    assert_eq!(rig.ask("PUT", "/n").await, (200, "1".into()));
-    assert_eq!(rig.ask("POST", "/n").await, (500, "script-threw".into()));
+    let rig = counter_service().start().await;
+    assert_eq!(rig.request("PUT", "/n").await, (200, "1".into()));
+    assert_eq!(rig.request("POST", "/n").await, (500, "script-threw".into()));
     assert_eq!(rig.get("/n").await, "1");
-    assert_eq!(rig.ask("PUT", "/n").await, (200, "2".into()));
+    assert_eq!(rig.request("PUT", "/n").await, (200, "2".into()));
 }
 
 #[tokio::test]
 async fn rule_6_an_early_commit_unblocks_other_writers_including_its_own_calls() {
-    let rig = counter().start().await;
-    assert_eq!(rig.ask("DELETE", "/n").await, (200, "done".into()));
+    let rig = counter_service().start().await;
+    assert_eq!(rig.request("DELETE", "/n").await, (200, "done".into()));
     assert_eq!(rig.get("/n").await, "8");
 }
 
@@ -48,7 +48,7 @@ async fn rule_6_an_early_commit_unblocks_other_writers_including_its_own_calls()
 async fn rule_6_a_call_after_a_commit_sees_the_committed_values() {
     let put = "async function (query, response, $r) { const n = ++$r.cells.n; $r.commit();
         $r.respond([n, await $r.call(1, $s.resource(['/n']), 0, [])]); }";
-    let rig = written()
+    let rig = handwritten_service()
         .resource("/n")
         .cell("n", true, Some("() => 0"))
         .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
@@ -56,25 +56,25 @@ async fn rule_6_a_call_after_a_commit_sees_the_committed_values() {
         .start()
         .await;
     for n in 1..20 {
-        assert_eq!(rig.ask("PUT", "/n").await, (200, format!("[{n},{n}]")));
+        assert_eq!(rig.request("PUT", "/n").await, (200, format!("[{n},{n}]")));
     }
 }
 
 #[tokio::test]
 async fn state_survives_a_restart_of_the_gateway() {
-    let rig = counter().start().await;
-    rig.ask("PUT", "/n").await;
-    rig.ask("PUT", "/n").await;
-    let folder = rig.end().await;
-    let rig = counter().start_in(folder, wish()).await;
+    let rig = counter_service().start().await;
+    rig.request("PUT", "/n").await;
+    rig.request("PUT", "/n").await;
+    let folder = rig.shut_down().await;
+    let rig = counter_service().start_in(folder, default_settings()).await;
     assert_eq!(rig.get("/n").await, "2");
 }
 
 #[tokio::test]
 async fn the_state_version_is_reported_if_enabled() {
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.options.show_versions = true;
-    let rig = counter().start_as(wish).await;
+    let rig = counter_service().start_with(wish).await;
     let version = async |method: &str| {
         let request = Request::builder().method(method).uri("/n").body(body::empty()).expect("a request");
         let response = rig.send(request).await.expect("an answer");
@@ -85,15 +85,15 @@ async fn the_state_version_is_reported_if_enabled() {
     assert_eq!(version("GET").await, first + 1);
 }
 
-fn composition() -> HandwrittenService {
+fn nested_service() -> HandwrittenService {
     let post = "async function (query, response, $r) { const $c = $r.cells; const id = ++$c.id; $r.commit();
         await $r.declare(1, 1, '/total/' + id, {id});
         $r.answer(302, {Location: '/total/' + id}); }";
-    written()
+    handwritten_service()
         .resource("/search")
         .cell("id", true, Some("() => 0"))
         .writer(Post, 0, post)
-        .nested(0, "/search POST > /total/")
+        .nested_resource(0, "/search POST > /total/")
         .cell("s", false, Some("({id}) => id * 10"))
         .reader(
             Get,
@@ -107,42 +107,42 @@ fn composition() -> HandwrittenService {
         )
 }
 
-async fn created() -> ScriptFixture {
-    let rig = composition().start().await;
-    assert_eq!(rig.ask("POST", "/search").await.0, 302);
-    assert_eq!(rig.ask("POST", "/search").await.0, 302);
+async fn start_nested() -> ScriptFixture {
+    let rig = nested_service().start().await;
+    assert_eq!(rig.request("POST", "/search").await.0, 302);
+    assert_eq!(rig.request("POST", "/search").await.0, 302);
     rig
 }
 
 #[tokio::test]
 async fn rule_9_a_nested_resource_has_captured_values_and_its_own_state() {
-    let rig = created().await;
-    assert_eq!(rig.ask("PUT", "/total/1?count=5").await.0, 204);
+    let rig = start_nested().await;
+    assert_eq!(rig.request("PUT", "/total/1?count=5").await.0, 204);
     assert_eq!(rig.get("/total/1").await, "[1,15]");
     assert_eq!(rig.get("/total/2").await, "[2,20]");
-    let folder = rig.end().await;
-    let rig = composition().start_in(folder, wish()).await;
+    let folder = rig.shut_down().await;
+    let rig = nested_service().start_in(folder, default_settings()).await;
     assert_eq!(rig.get("/total/1").await, "[1,15]", "it survives a restart");
 }
 
 #[tokio::test]
 async fn rule_10_a_client_can_delete_a_nested_resource() {
-    let rig = created().await;
-    assert_eq!(rig.ask("DELETE", "/total/1").await, (204, String::new()));
-    assert_eq!(rig.ask("GET", "/total/1").await, (404, "resource-not-found".into()));
-    assert_eq!(rig.ask("DELETE", "/total/1").await.0, 404);
+    let rig = start_nested().await;
+    assert_eq!(rig.request("DELETE", "/total/1").await, (204, String::new()));
+    assert_eq!(rig.request("GET", "/total/1").await, (404, "resource-not-found".into()));
+    assert_eq!(rig.request("DELETE", "/total/1").await.0, 404);
     assert_eq!(rig.get("/total/2").await, "[2,20]");
-    assert_eq!(rig.ask("DELETE", "/search").await.0, 405, "a static resource can't be deleted");
+    assert_eq!(rig.request("DELETE", "/search").await.0, 405, "a static resource can't be deleted");
 }
 
 #[tokio::test]
 async fn rule_10_the_number_of_created_resources_is_limited() {
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.options.resources.max = 2;
-    let rig = composition().start_as(wish).await;
-    assert_eq!(rig.ask("POST", "/search").await.0, 302);
-    assert_eq!(rig.ask("POST", "/search").await.0, 302);
-    assert_eq!(rig.ask("POST", "/search").await, (503, "state-resources-full".into()));
+    let rig = nested_service().start_with(wish).await;
+    assert_eq!(rig.request("POST", "/search").await.0, 302);
+    assert_eq!(rig.request("POST", "/search").await.0, 302);
+    assert_eq!(rig.request("POST", "/search").await, (503, "state-resources-full".into()));
     assert_eq!(rig.get("/total/2").await, "[2,20]", "existing ones remain");
 }
 
@@ -153,50 +153,50 @@ async fn rule_10_a_taken_path_is_an_error_that_a_handler_may_catch() {
         try { await $r.declare(3, 2, '/made', {}); } catch (error) { $r.respond([error.name, error.status, error.message]); } }";
     let insists = "async function (query, response, $r) { await $r.declare(4, 2, '/made', {}); }";
     let get = "function (query, response, $r) { $r.respond('made'); }";
-    let rig = written()
+    let rig = handwritten_service()
         .resource("/first")
-        .on(Post, declares)
-        .nested(0, "/first > /made")
-        .on(Get, get)
-        .nested(0, "/other > /made")
-        .on(Get, get)
+        .stateless(Post, declares)
+        .nested_resource(0, "/first > /made")
+        .stateless(Get, get)
+        .nested_resource(0, "/other > /made")
+        .stateless(Get, get)
         .resource("/other")
-        .on(Put, tries)
-        .on(Post, insists)
+        .stateless(Put, tries)
+        .stateless(Post, insists)
         .start()
         .await;
-    assert_eq!(rig.ask("POST", "/first").await.0, 204);
-    assert_eq!(rig.ask("POST", "/other").await, (500, "state-path-taken".into()));
-    let (status, caught) = rig.ask("PUT", "/other").await;
+    assert_eq!(rig.request("POST", "/first").await.0, 204);
+    assert_eq!(rig.request("POST", "/other").await, (500, "state-path-taken".into()));
+    let (status, caught) = rig.request("PUT", "/other").await;
     assert_eq!(status, 200);
     assert!(
         caught.starts_with("[\"DeclarationError\",500,\"the path `/made` is already taken by "),
         "{caught}"
     );
     assert!(caught.ends_with("(state-path-taken)\"]"), "{caught}");
-    assert_eq!(rig.ask("POST", "/first").await.0, 204, "the same declaration may be repeated");
+    assert_eq!(rig.request("POST", "/first").await.0, 204, "the same declaration may be repeated");
 }
 
 #[tokio::test]
 async fn a_changed_limit_applies_at_once_and_keeps_existing_resources() {
-    let mut rig = composition().start().await;
-    assert_eq!(rig.ask("POST", "/search").await.0, 302);
+    let mut rig = nested_service().start().await;
+    assert_eq!(rig.request("POST", "/search").await.0, 302);
     let with = |most: u64| {
-        let mut wish = wish();
+        let mut wish = default_settings();
         wish.options.resources.max = most;
         wish.options
     };
-    rig.replace_with(composition(), with(1));
-    rig.settled().await;
-    assert_eq!(rig.ask("POST", "/search").await, (503, "state-resources-full".into()));
+    rig.replace_with(nested_service(), with(1));
+    rig.wait_until_settled().await;
+    assert_eq!(rig.request("POST", "/search").await, (503, "state-resources-full".into()));
     assert_eq!(rig.get("/total/1").await, "[1,10]");
-    rig.replace_with(composition(), with(2));
-    rig.settled().await;
-    assert_eq!(rig.ask("POST", "/search").await.0, 302);
+    rig.replace_with(nested_service(), with(2));
+    rig.wait_until_settled().await;
+    assert_eq!(rig.request("POST", "/search").await.0, 302);
 }
 
 /// A script whose resources are created, used and removed concurrently.
-const REMOVED: &str = "service test {
+const REMOVAL_SCRIPT: &str = "service test {
   state count = 0
   res '/lists' on POST {
     var name = query.name
@@ -212,17 +212,17 @@ const REMOVED: &str = "service test {
 
 #[tokio::test]
 async fn rule_10_a_client_cannot_cause_a_resource_at_an_unreachable_path() {
-    let rig = ScriptFixture::of(REMOVED, wish()).await;
+    let rig = ScriptFixture::from_source(REMOVAL_SCRIPT, default_settings()).await;
     for name in ["..", "a%3Fb", "a%23b", "a%5Cb", "x".repeat(5000).as_str()] {
-        let made = rig.ask("POST", &format!("/lists?name={name}")).await;
+        let made = rig.request("POST", &format!("/lists?name={name}")).await;
         assert_eq!(made, (500, "state-declaration-invalid".into()), "{name}");
     }
-    assert_eq!(rig.ask("POST", "/lists?name=a%20b").await.0, 201);
+    assert_eq!(rig.request("POST", "/lists?name=a%20b").await.0, 201);
     assert_eq!(rig.get("/lists/a%20b").await, "4");
 }
 
 /// A script whose clients choose paths next to those of its literal resources.
-const CHOSEN: &str = "service test {
+const CLIENT_PATH_SCRIPT: &str = "service test {
   res '/lists/total' {
     state total = 0
     on GET { respond total }
@@ -238,37 +238,37 @@ const CHOSEN: &str = "service test {
 
 #[tokio::test]
 async fn rule_10_a_client_cannot_take_the_path_or_the_state_of_a_literal_resource() {
-    let rig = ScriptFixture::of(CHOSEN, wish()).await;
-    assert_eq!(rig.ask("PUT", "/lists/total").await, (200, "1".into()));
-    assert_eq!(rig.ask("POST", "/lists?name=total").await, (500, "state-path-taken".into()));
-    assert_eq!(rig.ask("PUT", "/lists/total").await, (200, "2".into()));
-    assert_eq!(rig.ask("POST", "/lists?name=other").await.0, 201);
+    let rig = ScriptFixture::from_source(CLIENT_PATH_SCRIPT, default_settings()).await;
+    assert_eq!(rig.request("PUT", "/lists/total").await, (200, "1".into()));
+    assert_eq!(rig.request("POST", "/lists?name=total").await, (500, "state-path-taken".into()));
+    assert_eq!(rig.request("PUT", "/lists/total").await, (200, "2".into()));
+    assert_eq!(rig.request("POST", "/lists?name=other").await.0, 201);
     assert_eq!(rig.get("/lists/other").await, "other");
     // The encoded form of a literal path leads to its resource.
-    assert_eq!(rig.ask("POST", "/lists?name=%25C3%25BCber").await.0, 201);
+    assert_eq!(rig.request("POST", "/lists?name=%25C3%25BCber").await.0, 201);
     assert_eq!(rig.get("/lists/%C3%BCber").await, "literal");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removing_a_resource_in_use_causes_no_errors_but_404() {
-    for script in [REMOVED.to_owned(), REMOVED.replace("count++; respond count +", "respond")] {
-        remove_while_used(&ScriptFixture::of(&script, wish()).await).await;
+    for script in [REMOVAL_SCRIPT.to_owned(), REMOVAL_SCRIPT.replace("count++; respond count +", "respond")] {
+        remove_while_used(&ScriptFixture::from_source(&script, default_settings()).await).await;
     }
 }
 
 async fn remove_while_used(rig: &ScriptFixture) {
     for round in 0..40 {
-        let (made, _) = rig.ask("POST", &format!("/lists?name=n{round}")).await;
+        let (made, _) = rig.request("POST", &format!("/lists?name=n{round}")).await;
         assert_eq!(made, 201);
         let path = format!("/lists/n{round}");
         let uses = (0..24).map(|number| {
             let method = ["GET", "PUT", "PATCH", "DELETE", "GET", "PUT"][(number + round) % 6];
             let path = if method == "PUT" { format!("{path}?item=1") } else { path.clone() };
-            async move { (method, rig.ask(method, &path).await) }
+            async move { (method, rig.request(method, &path).await) }
         });
         for (method, (status, text)) in join_all(uses).await {
             assert!(matches!(status, 200 | 204 | 404), "{method}: {status} {text}");
         }
-        assert_eq!(rig.ask("GET", &path).await.0, 404, "it is removed");
+        assert_eq!(rig.request("GET", &path).await.0, 404, "it is removed");
     }
 }

@@ -10,19 +10,19 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-use super::link::{WorkerConnection, WorkerEvent};
+use super::connection::{WorkerConnection, WorkerEvent};
 use super::worker::{RunEvent, ScriptWorker, WorkerSlot};
-use crate::answer::HandlerReply;
 use crate::frame::{FrameReader, HandlerAnswer, OutgoingBytes, WorkerMessage};
-use crate::state::fuzz::keeps_values_whole;
+use crate::handler_reply::HandlerReply;
+use crate::state::fuzz::check_change_set;
 
 /// Parses a stream; returns the frames, and whether a protocol error follows them.
-fn read(pieces: &[&[u8]]) -> (Vec<(u32, WorkerMessage)>, bool) {
+fn parse_stream(pieces: &[&[u8]]) -> (Vec<(u32, WorkerMessage)>, bool) {
     let (mut reader, mut frames) = (FrameReader::default(), Vec::new());
     for piece in pieces {
         reader.buffer.extend_from_slice(piece);
         loop {
-            match reader.next() {
+            match reader.next_frame() {
                 Ok(Some(frame)) => frames.push(frame),
                 Ok(None) => break,
                 Err(_) => return (frames, true),
@@ -33,18 +33,18 @@ fn read(pieces: &[&[u8]]) -> (Vec<(u32, WorkerMessage)>, bool) {
 }
 
 /// Splits bytes at these positions.
-fn cut<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
+fn split_at_cuts<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
     let mut places = [&[0, bytes.len()], cuts].concat();
     places.sort_unstable();
     places.windows(2).map(|ends| &bytes[ends[0]..ends[1]]).collect()
 }
 
 /// Returns all messages that a run has received.
-async fn events(place: &WorkerSlot) -> Vec<WorkerMessage> {
+async fn drain_events(place: &WorkerSlot) -> Vec<WorkerMessage> {
     let mut events = Vec::new();
     poll_fn(|context| {
         while let Poll::Ready(event) = place.poll_event(context) {
-            if let RunEvent::From(from) = event {
+            if let RunEvent::Message(from) = event {
                 events.push(from);
             }
         }
@@ -55,11 +55,11 @@ async fn events(place: &WorkerSlot) -> Vec<WorkerMessage> {
 }
 
 /// Processes a frame like its run.
-fn used(from: &WorkerMessage) {
+fn process_frame(from: &WorkerMessage) {
     let answer = |answer: &HandlerAnswer| {
         for is_head in [false, true] {
-            if let Ok(reply) = HandlerReply::of(answer.clone()) {
-                let response = reply.respond("/shop", is_head);
+            if let Ok(reply) = HandlerReply::from_answer(answer.clone()) {
+                let response = reply.into_response("/shop", is_head);
                 assert!(!response.status().is_informational(), "{answer:?}");
                 assert!(!response.headers().contains_key("transfer-encoding"), "{answer:?}");
             }
@@ -67,13 +67,13 @@ fn used(from: &WorkerMessage) {
     };
     match from {
         WorkerMessage::Answer(it) => answer(it),
-        WorkerMessage::Commit { changes } => keeps_values_whole(changes),
+        WorkerMessage::Commit { changes } => check_change_set(changes),
         WorkerMessage::End { answer: it, changes, .. } => {
             it.iter().for_each(answer);
-            changes.iter().for_each(keeps_values_whole);
+            changes.iter().for_each(check_change_set);
         }
-        WorkerMessage::Declare(declare) => keeps_values_whole(&declare.initial),
-        WorkerMessage::Long(frame) => drop(frame.clone().parse().inspect(used)),
+        WorkerMessage::Declare(declare) => check_change_set(&declare.initial),
+        WorkerMessage::Long(frame) => drop(frame.clone().parse().inspect(process_frame)),
         _ => {}
     }
 }
@@ -84,13 +84,13 @@ fn arbitrary_frames_reach_their_runs_in_order_or_end_the_connection() {
     ::fuzz::run("worker_frames", &[], |bytes| {
         let mut choices = ByteChoices::new(bytes);
         let (stream, cuts) = worker::stream(&mut choices, &[1, 2]);
-        let pieces = cut(&stream, &cuts);
-        let (frames, is_wrong) = read(&[&stream]);
-        assert_eq!(read(&pieces), (frames.clone(), is_wrong), "in pieces");
-        frames.iter().for_each(|(_, from)| used(from));
+        let pieces = split_at_cuts(&stream, &cuts);
+        let (frames, is_wrong) = parse_stream(&[&stream]);
+        assert_eq!(parse_stream(&pieces), (frames.clone(), is_wrong), "in pieces");
+        frames.iter().for_each(|(_, from)| process_frame(from));
         runtime.block_on(async {
             let worker = ScriptWorker::new(1, &"a".into(), None);
-            let places = [(); 2].map(|()| worker.place().expect("a live worker"));
+            let places = [(); 2].map(|()| worker.acquire_slot().expect("a live worker"));
             let (mut ours, stream) = UnixStream::pair().unwrap();
             let (news, mut told) = mpsc::unbounded_channel();
             let (reader, writing) = (FrameReader::default(), OutgoingBytes::default());
@@ -99,8 +99,8 @@ fn arbitrary_frames_reach_their_runs_in_order_or_end_the_connection() {
                 stream,
                 reader,
                 writing,
-                has_waited: false,
-                news,
+                has_yielded: false,
+                events: news,
             };
             let serving = tokio::spawn(link.serve());
             for piece in pieces {
@@ -111,9 +111,9 @@ fn arbitrary_frames_reach_their_runs_in_order_or_end_the_connection() {
             let _ = serving.await.expect("no panic");
             for place in &places {
                 let until_loss = frames.iter().take_while(|(_, from)| !ends_worker(from));
-                let of_run = until_loss.filter(|(run, from)| *run == place.run && !is_news(from));
+                let of_run = until_loss.filter(|(run, from)| *run == place.run && !is_worker_event(from));
                 let expected: Vec<WorkerMessage> = of_run.map(|(_, from)| from.clone()).collect();
-                assert_eq!(events(place).await, expected);
+                assert_eq!(drain_events(place).await, expected);
             }
             while let Ok((_, news)) = told.try_recv() {
                 assert!(matches!(news, WorkerEvent::Loaded | WorkerEvent::Damaged { .. }), "{news:?}");
@@ -129,7 +129,7 @@ fn ends_worker(from: &WorkerMessage) -> bool {
 }
 
 /// Whether a frame is not delivered to a run.
-fn is_news(from: &WorkerMessage) -> bool {
+fn is_worker_event(from: &WorkerMessage) -> bool {
     matches!(
         from,
         WorkerMessage::Ready

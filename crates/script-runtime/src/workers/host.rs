@@ -18,9 +18,9 @@ use super::process::LaunchCommand;
 /// The prefix of the names of gateways' folders.
 const PREFIX: &str = "orfa-";
 /// The file that a gateway keeps locked.
-const LOCK: &str = "lock";
+const LOCK_FILE: &str = "lock";
 /// The folder of the worker's code, inside the gateway's folder.
-const CODE: &str = "code";
+const CODE_FOLDER: &str = "code";
 
 /// The resources that the workers of all scripts share.
 pub(crate) struct WorkerHost {
@@ -29,8 +29,8 @@ pub(crate) struct WorkerHost {
     folder: PathBuf,
     /// Locked for the lifetime of this gateway.
     _lock: File,
-    last: AtomicU32,
-    places: Arc<Semaphore>,
+    last_number: AtomicU32,
+    permits: Arc<Semaphore>,
 }
 
 /// A folder that the workers of one script may write to. It is removed with the last of them.
@@ -46,9 +46,9 @@ impl WorkerHost {
     /// # Errors
     /// Any error of the file system.
     pub(crate) fn new(launch: LaunchCommand, most: usize) -> io::Result<Arc<Self>> {
-        clear(&std::env::temp_dir());
-        let (folder, lock) = folder()?;
-        let code = folder.join(CODE);
+        remove_abandoned(&std::env::temp_dir());
+        let (folder, lock) = create_folder()?;
+        let code = folder.join(CODE_FOLDER);
         DirBuilder::new().mode(0o700).create(&code)?;
         for (name, text) in FILES {
             let mut file =
@@ -59,29 +59,29 @@ impl WorkerHost {
             launch,
             folder,
             _lock: lock,
-            last: AtomicU32::new(0),
-            places: Arc::new(Semaphore::new(most)),
+            last_number: AtomicU32::new(0),
+            permits: Arc::new(Semaphore::new(most)),
         }))
     }
 
     /// Returns a number that no earlier worker of this gateway had.
-    pub(super) fn number(&self) -> u32 {
-        self.last.fetch_add(1, Relaxed).wrapping_add(1)
+    pub(super) fn next_number(&self) -> u32 {
+        self.last_number.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
     /// Acquires the permit for one more worker.
-    pub(super) fn room(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
+    pub(super) fn try_acquire_permit(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.permits).try_acquire_owned().ok()
     }
 
     /// Returns the folder of the worker's code.
-    pub(super) fn code(&self) -> PathBuf {
-        self.folder.join(CODE)
+    pub(super) fn code_folder(&self) -> PathBuf {
+        self.folder.join(CODE_FOLDER)
     }
 
     /// Creates a folder for the workers of a script.
-    pub(super) fn home(self: &Arc<Self>) -> io::Result<ScriptHome> {
-        let path = self.folder.join(format!("home-{}", self.number()));
+    pub(super) fn create_home(self: &Arc<Self>) -> io::Result<ScriptHome> {
+        let path = self.folder.join(format!("home-{}", self.next_number()));
         DirBuilder::new().mode(0o700).create(&path)?;
         Ok(ScriptHome { path, _host: Arc::clone(self) })
     }
@@ -106,31 +106,36 @@ impl Drop for ScriptHome {
 }
 
 /// Creates a folder that only the gateway's user can access, and locks it.
-fn folder() -> io::Result<(PathBuf, File)> {
+fn create_folder() -> io::Result<(PathBuf, File)> {
     let mut tries = 0;
     loop {
         let name = format!("{PREFIX}{}-{:08x}", std::process::id(), fastrand::u32(..));
         let folder = std::env::temp_dir().join(name);
         match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => return Ok((folder.clone(), lock(&folder).map_err(|error| told(&folder, &error))?)),
+            Ok(()) => {
+                return Ok((
+                    folder.clone(),
+                    lock_folder(&folder).map_err(|error| with_folder(&folder, &error))?,
+                ));
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 16 => tries += 1,
-            Err(error) => return Err(told(&folder, &error)),
+            Err(error) => return Err(with_folder(&folder, &error)),
         }
     }
 }
 
 /// Locks a folder. The lock file gets its name only after it is locked, so that no other gateway considers
 /// the folder abandoned.
-fn lock(folder: &Path) -> io::Result<File> {
+fn lock_folder(folder: &Path) -> io::Result<File> {
     let unnamed = folder.join("lock.new");
     let lock = File::create(&unnamed)?;
     lock.lock()?;
-    std::fs::rename(unnamed, folder.join(LOCK))?;
+    std::fs::rename(unnamed, folder.join(LOCK_FILE))?;
     Ok(lock)
 }
 
 /// Removes the folders of killed gateways of the same user.
-fn clear(folder: &Path) {
+fn remove_abandoned(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let own = rustix::process::geteuid().as_raw();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
@@ -139,7 +144,7 @@ fn clear(folder: &Path) {
             continue;
         }
         // The lock is held until the folder is removed.
-        let lock = open_file(&entry.path().join(LOCK));
+        let lock = open_file(&entry.path().join(LOCK_FILE));
         if lock.is_ok_and(|lock| lock.try_lock().is_ok() && std::fs::remove_dir_all(entry.path()).is_ok()) {
             tracing::debug!(target: "script", folder = ?entry.path(), "removed the folder of a killed gateway");
         }
@@ -153,7 +158,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
 }
 
-fn told(folder: &Path, error: &io::Error) -> io::Error {
+fn with_folder(folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
 }
 
@@ -171,10 +176,10 @@ mod tests {
         };
         let (left, lives, unlocked, foreign) =
             (made("orfa-1-a"), made("orfa-2-b"), made("orfa-3-c"), made("other"));
-        drop(lock(&left).expect("locked"));
-        drop(lock(&foreign).expect("locked"));
-        let _lives = lock(&lives).expect("locked");
-        clear(all.path());
+        drop(lock_folder(&left).expect("locked"));
+        drop(lock_folder(&foreign).expect("locked"));
+        let _lives = lock_folder(&lives).expect("locked");
+        remove_abandoned(all.path());
         assert_eq!([left, lives, unlocked, foreign].map(|folder| folder.exists()), [false, true, true, true]);
     }
 
@@ -184,17 +189,19 @@ mod tests {
         let all = tempfile::tempdir().expect("a folder");
         let kept = all.path().join("kept");
         std::fs::create_dir(&kept).expect("a folder");
-        drop(lock(&kept).expect("locked"));
+        drop(lock_folder(&kept).expect("locked"));
         for (name, kind) in [("orfa-1-a", FileType::Fifo), ("orfa-2-b", FileType::Socket)] {
             std::fs::create_dir(all.path().join(name)).expect("a folder");
-            mknodat(CWD, all.path().join(name).join(LOCK), kind, Mode::RUSR | Mode::WUSR, 0).expect("made");
+            mknodat(CWD, all.path().join(name).join(LOCK_FILE), kind, Mode::RUSR | Mode::WUSR, 0)
+                .expect("made");
         }
         mknodat(CWD, all.path().join("orfa-3-c"), FileType::Fifo, Mode::RUSR, 0).expect("made");
         std::os::unix::fs::symlink(&kept, all.path().join("orfa-4-d")).expect("a link");
         std::fs::create_dir(all.path().join("orfa-5-e")).expect("a folder");
-        std::os::unix::fs::symlink(kept.join(LOCK), all.path().join("orfa-5-e").join(LOCK)).expect("a link");
-        clear(all.path());
-        assert!(kept.join(LOCK).exists());
+        std::os::unix::fs::symlink(kept.join(LOCK_FILE), all.path().join("orfa-5-e").join(LOCK_FILE))
+            .expect("a link");
+        remove_abandoned(all.path());
+        assert!(kept.join(LOCK_FILE).exists());
         assert_eq!(std::fs::read_dir(all.path()).expect("a folder").count(), 6, "nothing is removed");
     }
 }

@@ -16,16 +16,17 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReade
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use super::link::log;
+use super::connection::log_line;
 use super::worker::ScriptWorker;
 use crate::config::{EngineConfig, WorkerEngine};
 use crate::work::spawn;
 
 /// The maximum length of a logged line.
-const LINE: u64 = 8 << 10;
+const MAX_LINE: u64 = 8 << 10;
 
 /// The last words of V8 before it aborts its process, in Node.js and in Deno.
-const FULL: [&str; 2] = ["JavaScript heap out of memory", "Fatal JavaScript out of memory"];
+const HEAP_EXHAUSTED_MESSAGES: [&str; 2] =
+    ["JavaScript heap out of memory", "Fatal JavaScript out of memory"];
 
 /// The command that starts workers, without the worker's own arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ pub struct NoEngine(String);
 
 impl LaunchCommand {
     /// Resolves the engine in the config. Programs are looked up in the gateway's own `PATH`.
-    pub(crate) fn of(
+    pub(crate) fn from_config(
         engine: &EngineConfig,
         memory: u64,
         launcher: Option<WorkerLauncher>,
@@ -84,7 +85,7 @@ impl LaunchCommand {
         let megabytes = (memory >> 20).max(16);
         let has_limit = matches!(engine, EngineConfig::Known(WorkerEngine::Node | WorkerEngine::Deno));
         let (name, arguments) = match engine {
-            EngineConfig::Known(WorkerEngine::Node) => ("node", node(megabytes)),
+            EngineConfig::Known(WorkerEngine::Node) => ("node", node_arguments(megabytes)),
             EngineConfig::Known(WorkerEngine::Bun) => ("bun", vec!["--no-install".to_owned()]),
             EngineConfig::Known(WorkerEngine::Deno) => {
                 let heap = format!("--v8-flags=--max-old-space-size={megabytes}");
@@ -98,7 +99,7 @@ impl LaunchCommand {
                 None => return Err(NoEngine(String::new())),
             },
         };
-        let program = find(Path::new(name)).ok_or_else(|| NoEngine(name.to_owned()))?;
+        let program = find_program(Path::new(name)).ok_or_else(|| NoEngine(name.to_owned()))?;
         let arguments = arguments.into_iter().map(OsString::from).collect();
         Ok(Self { program, arguments, launcher, state, heap: has_limit.then_some(megabytes) })
     }
@@ -133,14 +134,14 @@ impl LaunchCommand {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        inherit(&mut command, sockets);
+        inherit_sockets(&mut command, sockets);
         command.spawn()
     }
 }
 
 /// Lets a process inherit these sockets, under the same numbers as here.
 #[expect(unsafe_code, reason = "the code between fork and exec is limited to async-signal-safe calls")]
-fn inherit(command: &mut Command, sockets: WorkerSockets) {
+fn inherit_sockets(command: &mut Command, sockets: WorkerSockets) {
     let keep = move || {
         for socket in [&sockets.main, &sockets.watchdog] {
             rustix::io::fcntl_setfd(socket.as_fd(), rustix::io::FdFlags::empty())?;
@@ -153,46 +154,46 @@ fn inherit(command: &mut Command, sockets: WorkerSockets) {
 }
 
 /// Logs the output of a process until it ends.
-pub(super) fn listen(worker: &Arc<ScriptWorker>, child: &mut Child) -> HeapExhaustion {
+pub(super) fn log_output(worker: &Arc<ScriptWorker>, child: &mut Child) -> HeapExhaustion {
     if let Some(out) = child.stdout.take() {
-        spawn(lines(Arc::clone(worker), out, 1));
+        spawn(log_lines(Arc::clone(worker), out, 1));
     }
     let (worker, err) = (Arc::clone(worker), child.stderr.take());
     spawn(async move {
         match err {
-            Some(err) => lines(worker, err, 2).await,
+            Some(err) => log_lines(worker, err, 2).await,
             None => false,
         }
     })
 }
 
 /// Logs lines; returns whether one of them reports a full heap.
-async fn lines(worker: Arc<ScriptWorker>, from: impl AsyncRead + Unpin, level: u8) -> bool {
+async fn log_lines(worker: Arc<ScriptWorker>, from: impl AsyncRead + Unpin, level: u8) -> bool {
     let (mut from, mut is_full) = (BufReader::new(from), false);
-    while let Some(line) = line(&mut from).await {
-        is_full |= FULL.iter().any(|full| line.contains(full));
-        log(&worker, level, &line);
+    while let Some(line) = read_line(&mut from).await {
+        is_full |= HEAP_EXHAUSTED_MESSAGES.iter().any(|full| line.contains(full));
+        log_line(&worker, level, &line);
     }
     is_full
 }
 
 #[cfg_attr(not(test), expect(clippy::disallowed_methods, reason = "no more than `LINE` is taken"))]
-async fn line(from: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
+async fn read_line(from: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
     let mut line = Vec::new();
-    let read = from.take(LINE).read_until(b'\n', &mut line).await;
+    let read = from.take(MAX_LINE).read_until(b'\n', &mut line).await;
     (read.ok()? > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned())
 }
 
 /// Returns the arguments of Node.js. Its young generation is small by default, which costs a third of the
 /// time when bodies of 100 KB are read; raising only its maximum size has no effect.
-fn node(megabytes: u64) -> Vec<String> {
+fn node_arguments(megabytes: u64) -> Vec<String> {
     const YOUNG: u64 = 24;
     let (least, most) = (format!("--min-semi-space-size={YOUNG}"), format!("--max-semi-space-size={YOUNG}"));
     vec![format!("--max-old-space-size={megabytes}"), least, most]
 }
 
 /// Locates a program like a shell.
-fn find(name: &Path) -> Option<PathBuf> {
+fn find_program(name: &Path) -> Option<PathBuf> {
     if name.components().count() > 1 {
         return std::path::absolute(name).ok().filter(|path| is_executable(path));
     }
@@ -206,7 +207,7 @@ fn is_executable(path: &Path) -> bool {
 }
 
 /// Returns the CPU time of a process; `None` if the system does not provide it.
-pub(super) fn cpu(pid: u32) -> Option<Duration> {
+pub(super) fn cpu_time(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name is in parentheses, and may itself contain spaces and parentheses.
     let (_, fields) = stat.rsplit_once(')')?;
@@ -216,7 +217,7 @@ pub(super) fn cpu(pid: u32) -> Option<Duration> {
 }
 
 /// Returns the resident memory of a process, in bytes.
-pub(super) fn memory(pid: u32) -> Option<u64> {
+pub(super) fn resident_memory(pid: u32) -> Option<u64> {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
@@ -228,12 +229,12 @@ mod tests {
 
     #[tokio::test]
     async fn an_endless_line_is_logged_in_parts() {
-        let text = [vec![b'x'; LINE as usize + 1], b"\nnext\n".to_vec()].concat();
+        let text = [vec![b'x'; MAX_LINE as usize + 1], b"\nnext\n".to_vec()].concat();
         let mut from = &text[..];
         let mut lengths = Vec::new();
-        while let Some(line) = line(&mut from).await {
+        while let Some(line) = read_line(&mut from).await {
             lengths.push(line.len());
         }
-        assert_eq!(lengths, [LINE as usize, 1, 4]);
+        assert_eq!(lengths, [MAX_LINE as usize, 1, 4]);
     }
 }

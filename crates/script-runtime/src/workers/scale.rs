@@ -8,13 +8,13 @@
 use std::time::Duration;
 
 /// The interval of the checks.
-pub(super) const TICK: Duration = Duration::from_millis(500);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Workers count as busy from this fraction of their time.
-const BUSY: f64 = 0.75;
+const BUSY_UTILISATION: f64 = 0.75;
 /// The maximum utilisation of the remaining workers when one is retired.
-const SPARE: f64 = 0.5;
+const SPARE_UTILISATION: f64 = 0.5;
 /// The number of consecutive checks with spare time before a worker is retired.
-const PATIENCE: u32 = 60;
+const SPARE_CHECKS: u32 = 60;
 
 /// A scaling decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub(super) enum ScalingDecision {
 /// The scaling rule, with the number of consecutive checks with spare time.
 #[derive(Debug, Default)]
 pub(super) struct ScalingRule {
-    spare: u32,
+    spare_checks: u32,
 }
 
 impl ScalingRule {
@@ -37,13 +37,13 @@ impl ScalingRule {
         if count < least {
             return ScalingDecision::Grow;
         }
-        let is_spare = count > least && all <= SPARE * (count - 1) as f64;
-        self.spare = if is_spare { self.spare + 1 } else { 0 };
-        if count < most && all >= BUSY * count as f64 {
+        let is_spare = count > least && all <= SPARE_UTILISATION * (count - 1) as f64;
+        self.spare_checks = if is_spare { self.spare_checks + 1 } else { 0 };
+        if count < most && all >= BUSY_UTILISATION * count as f64 {
             return ScalingDecision::Grow;
         }
-        if count > most || self.spare >= PATIENCE {
-            self.spare = 0;
+        if count > most || self.spare_checks >= SPARE_CHECKS {
+            self.spare_checks = 0;
             return ScalingDecision::Shrink;
         }
         ScalingDecision::Stay
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn shrinks_only_after_a_long_time_with_spare_capacity() {
         let mut scale = ScalingRule::default();
-        for _ in 1..PATIENCE {
+        for _ in 1..SPARE_CHECKS {
             assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), ScalingDecision::Stay);
         }
         assert_eq!(scale.decide(&[0.2, 0.2], 1, 2), ScalingDecision::Shrink);
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_busy_moment_resets_the_count() {
         let mut scale = ScalingRule::default();
-        for _ in 1..PATIENCE {
+        for _ in 1..SPARE_CHECKS {
             scale.decide(&[0.2, 0.2], 1, 2);
         }
         scale.decide(&[0.9, 0.5], 1, 2);

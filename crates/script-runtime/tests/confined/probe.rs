@@ -12,7 +12,7 @@ pub(crate) const NAME: &str = "probe";
     clippy::print_stdout,
     reason = "the program tries raw system calls and prints the results"
 )]
-pub(crate) fn run(what: Option<OsString>) {
+pub(crate) fn run_probe(what: Option<OsString>) {
     if what.is_some_and(|what| what == "32") {
         return of_32_bits();
     }
@@ -76,7 +76,7 @@ fn of_32_bits() {
 fn of_32_bits() {}
 
 pub(crate) fn system_calls_that_no_engine_needs_are_refused(launch: &str) {
-    let output = crate::probe(launch, "64");
+    let output = crate::run_as_worker(launch, "64");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let told = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && !told.contains("not confined"), "{told}");
@@ -93,7 +93,7 @@ pub(crate) fn system_calls_that_no_engine_needs_are_refused(launch: &str) {
     assert!(text.lines().count() > 30, "{told}");
     #[cfg(target_arch = "x86_64")]
     {
-        let output = crate::probe(launch, "32");
+        let output = crate::run_as_worker(launch, "32");
         assert!(output.status.signal().is_some() && output.stdout.is_empty(), "{output:?}");
     }
 }

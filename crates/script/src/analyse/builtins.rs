@@ -7,11 +7,11 @@
 use oxc_ast::ast::{Argument, CallExpression, Expression, NewExpression};
 use oxc_span::GetSpan;
 
-use super::code::{CodeText, identifier, is_function, plain};
-use super::flow::{CHANGING, CHANGING_FIRST, VISITING, member};
+use super::code::{CodeText, argument_expression, identifier_symbol, is_function};
+use super::flow::{CALLBACK_METHODS, FIRST_ARGUMENT_MUTATORS, MUTATING_METHODS, member_access};
 
 /// Methods without side effects whose result contains no part of the receiver.
-pub(crate) const ANSWERING: &[&str] = &[
+pub(crate) const NON_ALIASING_METHODS: &[&str] = &[
     "includes",
     "indexOf",
     "lastIndexOf",
@@ -48,7 +48,7 @@ pub(crate) const ANSWERING: &[&str] = &[
 ];
 
 /// Methods without side effects whose result may share parts with the receiver or the arguments.
-pub(crate) const SHARING: &[&str] = &[
+pub(crate) const ALIASING_METHODS: &[&str] = &[
     "at",
     "find",
     "findLast",
@@ -71,16 +71,16 @@ pub(crate) const SHARING: &[&str] = &[
 ];
 
 /// Methods that remove their result from the receiver.
-pub(crate) const TAKING: &[&str] = &["pop", "shift", "splice"];
+pub(crate) const REMOVAL_METHODS: &[&str] = &["pop", "shift", "splice"];
 
 /// Methods that change their receiver and return a number or boolean.
-pub(crate) const COUNTING: &[&str] = &["push", "unshift", "delete", "clear"];
+pub(crate) const SCALAR_MUTATORS: &[&str] = &["push", "unshift", "delete", "clear"];
 
 /// Methods of functions and promises that pass their arguments to code that may run later.
-pub(crate) const DEFERRING: &[&str] = &["call", "apply", "bind", "then", "catch", "finally"];
+pub(crate) const DEFERRED_CALL_METHODS: &[&str] = &["call", "apply", "bind", "then", "catch", "finally"];
 
 /// Built-in functions without side effects whose result contains no part of the arguments.
-pub(crate) const PURE: &[&str] = &[
+pub(crate) const PURE_FUNCTIONS: &[&str] = &[
     "JSON.stringify",
     "JSON.parse",
     "String",
@@ -114,16 +114,17 @@ pub(crate) const PURE: &[&str] = &[
 ];
 
 /// Functions without side effects whose result may share parts with the arguments.
-const COPYING: &[&str] = &["Object.values", "Object.entries", "Array.from", "Object.fromEntries"];
+const COPYING_FUNCTIONS: &[&str] = &["Object.values", "Object.entries", "Array.from", "Object.fromEntries"];
 
 /// Functions that store their arguments in the result and nowhere else, like those of `CHANGING_FIRST`.
-const KEEPING: &[&str] = &["Array.of", "Object.create", "Promise.all", "Promise.resolve"];
+const STORING_FUNCTIONS: &[&str] = &["Array.of", "Object.create", "Promise.all", "Promise.resolve"];
 
 /// Constructors that do not change their arguments.
-const MAKING: &[&str] = &["Array", "Map", "Set", "Error", "TypeError", "RangeError", "Object"];
+const STORING_CONSTRUCTORS: &[&str] = &["Array", "Map", "Set", "Error", "TypeError", "RangeError", "Object"];
 
 /// Constructors that do not change their arguments, and whose result contains no part of them.
-const CONVERTING: &[&str] = &["Date", "RegExp", "URL", "URLSearchParams", "Uint8Array", "String", "Number"];
+const CONVERTING_CONSTRUCTORS: &[&str] =
+    &["Date", "RegExp", "URL", "URLSearchParams", "Uint8Array", "String", "Number"];
 
 /// A JavaScript built-in function, by its effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,31 +134,31 @@ pub(crate) enum BuiltinFunction {
     /// No side effects. The result may share parts with the arguments.
     Copying,
     /// May change the first argument. Only the result may share parts with the arguments.
-    Keeping,
+    Storing,
 }
 
 impl BuiltinFunction {
     /// Returns the built-in function that is called, if it is one.
-    pub(crate) fn called(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> Option<Self> {
-        let name = global(code, &call.callee)?;
-        if PURE.contains(&name) || name.starts_with("Math.") {
+    pub(crate) fn from_call(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> Option<Self> {
+        let name = global_name(code, &call.callee)?;
+        if PURE_FUNCTIONS.contains(&name) || name.starts_with("Math.") {
             Some(Self::Pure)
-        } else if COPYING.contains(&name) {
+        } else if COPYING_FUNCTIONS.contains(&name) {
             Some(Self::Copying)
-        } else if KEEPING.contains(&name) || CHANGING_FIRST.contains(&name) {
-            Some(Self::Keeping)
+        } else if STORING_FUNCTIONS.contains(&name) || FIRST_ARGUMENT_MUTATORS.contains(&name) {
+            Some(Self::Storing)
         } else {
             None
         }
     }
 
     /// Returns the effect of a built-in constructor.
-    pub(crate) fn constructed(code: &CodeText<'_, '_>, new: &NewExpression<'_>) -> Option<Self> {
-        let name = global(code, &new.callee)?;
-        if CONVERTING.contains(&name) {
+    pub(crate) fn from_constructor(code: &CodeText<'_, '_>, new: &NewExpression<'_>) -> Option<Self> {
+        let name = global_name(code, &new.callee)?;
+        if CONVERTING_CONSTRUCTORS.contains(&name) {
             Some(Self::Pure)
-        } else if MAKING.contains(&name) {
-            Some(Self::Keeping)
+        } else if STORING_CONSTRUCTORS.contains(&name) {
+            Some(Self::Storing)
         } else {
             None
         }
@@ -165,50 +166,54 @@ impl BuiltinFunction {
 
     /// Whether JavaScript has a constructor of this name that does not change its arguments.
     pub(crate) fn is_constructor(name: &str) -> bool {
-        MAKING.contains(&name) || CONVERTING.contains(&name)
+        STORING_CONSTRUCTORS.contains(&name) || CONVERTING_CONSTRUCTORS.contains(&name)
     }
 }
 
 /// Whether a call has no side effects, returns no part of its arguments, and calls no function of the text.
-pub(crate) fn is_pure(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> bool {
-    BuiltinFunction::called(code, call) == Some(BuiltinFunction::Pure) && !gives_function(code, call)
+pub(crate) fn is_pure_call(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> bool {
+    BuiltinFunction::from_call(code, call) == Some(BuiltinFunction::Pure)
+        && !has_function_argument(code, call)
 }
 
 /// Whether any argument of a call may be a function.
-pub(crate) fn gives_function(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> bool {
+pub(crate) fn has_function_argument(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> bool {
     let mut given = call.arguments.iter();
-    given.any(|argument| plain(argument).is_some_and(|value| is_function(code, value)))
+    given.any(|argument| argument_expression(argument).is_some_and(|value| is_function(code, value)))
 }
 
 /// Returns the argument that a built-in method calls with parts of the receiver.
-pub(crate) fn callback<'b, 'a>(call: &'b CallExpression<'a>, method: &str) -> Option<&'b Argument<'a>> {
-    call.arguments.first().filter(|_| VISITING.contains(&method))
+pub(crate) fn callback_argument<'b, 'a>(
+    call: &'b CallExpression<'a>,
+    method: &str,
+) -> Option<&'b Argument<'a>> {
+    call.arguments.first().filter(|_| CALLBACK_METHODS.contains(&method))
 }
 
 /// Returns the argument that a built-in function calls with parts of its first argument.
-pub(crate) fn mapper<'b, 'a>(
+pub(crate) fn mapper_argument<'b, 'a>(
     code: &CodeText<'_, '_>,
     call: &'b CallExpression<'a>,
 ) -> Option<&'b Argument<'a>> {
-    let name = global(code, &call.callee)?;
+    let name = global_name(code, &call.callee)?;
     call.arguments.get(1).filter(|_| matches!(name, "JSON.stringify" | "Array.from"))
 }
 
 /// Whether the effect of a method is known.
-pub(crate) fn is_known(method: &str) -> bool {
-    ANSWERING.contains(&method)
-        || SHARING.contains(&method)
-        || CHANGING.contains(&method)
-        || VISITING.contains(&method)
+pub(crate) fn is_known_method(method: &str) -> bool {
+    NON_ALIASING_METHODS.contains(&method)
+        || ALIASING_METHODS.contains(&method)
+        || MUTATING_METHODS.contains(&method)
+        || CALLBACK_METHODS.contains(&method)
 }
 
 /// Returns the text of an expression that refers to a global variable which the text does not declare.
-pub(crate) fn global<'a>(code: &CodeText<'_, 'a>, expression: &Expression<'_>) -> Option<&'a str> {
+pub(crate) fn global_name<'a>(code: &CodeText<'_, 'a>, expression: &Expression<'_>) -> Option<&'a str> {
     let mut root = expression;
-    while let Some((object, _)) = member(root) {
+    while let Some((object, _)) = member_access(root) {
         root = object;
     }
-    let is_global =
-        matches!(root.get_inner_expression(), Expression::Identifier(_)) && identifier(code, root).is_none();
-    is_global.then(|| code.text(code.source(expression.span())))
+    let is_global = matches!(root.get_inner_expression(), Expression::Identifier(_))
+        && identifier_symbol(code, root).is_none();
+    is_global.then(|| code.source_text(code.source_range(expression.span())))
 }

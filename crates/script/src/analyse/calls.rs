@@ -9,7 +9,7 @@ use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
-use super::cells::captured_at;
+use super::cells::capturing_statement;
 use super::code::{CallForm, CodeText, FunctionId, FunctionRole};
 use super::names::{CellSymbol, ScriptSymbols};
 use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
@@ -35,13 +35,13 @@ pub(crate) struct WaitSites {
     /// The waits, by the node of the call, or of the statement of a declaration.
     pub(crate) waits: BTreeMap<NodeId, WaitOperation>,
     /// The functions that become asynchronous.
-    pub(crate) asynchronous: BTreeSet<FunctionId>,
+    pub(crate) async_functions: BTreeSet<FunctionId>,
     /// The functions outside of handlers that receive the run as a parameter.
-    pub(crate) given: BTreeSet<FunctionId>,
+    pub(crate) run_receivers: BTreeSet<FunctionId>,
 }
 
 impl WaitSites {
-    pub(crate) fn of(
+    pub(crate) fn from_code(
         code: &CodeText<'_, '_>,
         names: &ScriptSymbols,
         found: &mut Vec<ScriptDiagnostic>,
@@ -59,21 +59,22 @@ impl WaitSites {
                 calls.waits.insert(node.id(), WaitOperation::Await);
             }
         }
-        calls.spread(code, found);
-        calls.give(code, names, found);
+        calls.propagate_waits(code, found);
+        calls.mark_run_receivers(code, names, found);
         calls
     }
 
     /// Whether a function itself waits.
-    pub(crate) fn waits_in(&self, code: &CodeText<'_, '_>, function: FunctionId) -> bool {
-        self.waits.keys().any(|node| code.function_of(*node) == function)
+    pub(crate) fn has_waits_in(&self, code: &CodeText<'_, '_>, function: FunctionId) -> bool {
+        self.waits.keys().any(|node| code.enclosing_function(*node) == function)
     }
 
     /// Returns the waits within a node, without those in nested functions.
-    pub(crate) fn inside(&self, code: &CodeText<'_, '_>, node: NodeId) -> Vec<(NodeId, WaitOperation)> {
-        let Some(last) = code.inside(node).next_back() else { return Vec::new() };
-        let function = code.function_of(node);
-        let waits = self.waits.range(node..=last).filter(|(node, _)| code.function_of(**node) == function);
+    pub(crate) fn waits_within(&self, code: &CodeText<'_, '_>, node: NodeId) -> Vec<(NodeId, WaitOperation)> {
+        let Some(last) = code.subtree_nodes(node).next_back() else { return Vec::new() };
+        let function = code.enclosing_function(node);
+        let waits =
+            self.waits.range(node..=last).filter(|(node, _)| code.enclosing_function(**node) == function);
         waits.map(|(node, wait)| (*node, *wait)).collect()
     }
 
@@ -83,10 +84,10 @@ impl WaitSites {
         names: &ScriptSymbols,
         found: &mut Vec<ScriptDiagnostic>,
     ) {
-        for (symbol, _) in names.things.iter() {
+        for (symbol, _) in names.symbol_meanings.iter() {
             let Some(external) = names.external(*symbol) else { continue };
-            for reference in code.uses(*symbol) {
-                match call_of(code, reference.node_id()) {
+            for reference in code.symbol_references(*symbol) {
+                match enclosing_resource_call(code, reference.node_id()) {
                     Ok((call, method)) => {
                         self.waits
                             .insert(call, WaitOperation::Resource { external, symbol: *symbol, method });
@@ -106,29 +107,31 @@ impl WaitSites {
     }
 
     /// Propagates waits outwards: a function that waits becomes asynchronous, and so do its callers.
-    fn spread(&mut self, code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    fn propagate_waits(&mut self, code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
         let mut next: Vec<(NodeId, WaitOperation)> =
             self.waits.iter().map(|(node, wait)| (*node, *wait)).collect();
         next.retain(|(_, wait)| *wait != WaitOperation::Await);
         while let Some((node, _)) = next.pop() {
-            let function = code.function_of(node);
-            if let Some(said) = cannot_wait(code, node, function) {
+            let function = code.enclosing_function(node);
+            if let Some(said) = check_wait_allowed(code, node, function) {
                 found.push(said);
                 continue;
             }
             let routine = &code.functions[function];
-            if routine.role != FunctionRole::Plain || routine.is_async || !self.asynchronous.insert(function)
+            if routine.role != FunctionRole::Plain
+                || routine.is_async
+                || !self.async_functions.insert(function)
             {
                 continue;
             }
-            if !matches!(routine.called, CallForm::ByName(_)) {
-                let outer = code.past_parentheses(routine.node);
+            if !matches!(routine.call_form, CallForm::ByName(_)) {
+                let outer = code.skip_parentheses(routine.node);
                 next.push((code.parent(outer), WaitOperation::Function(function)));
             }
-            for name in code.mentions(function) {
-                match call_by(code, name) {
+            for name in code.name_references(function) {
+                match call_by_name(code, name) {
                     Some(call) => next.push((call, WaitOperation::Function(function))),
-                    None => found.push(as_value(code, name)),
+                    None => found.push(function_value_error(code, name)),
                 }
             }
             next.iter().for_each(|(node, wait)| {
@@ -139,13 +142,18 @@ impl WaitSites {
 
     /// Marks functions outside of handlers that need the run, directly or through their callees. Their
     /// callers pass it.
-    fn give(&mut self, code: &CodeText<'_, '_>, names: &ScriptSymbols, found: &mut Vec<ScriptDiagnostic>) {
+    fn mark_run_receivers(
+        &mut self,
+        code: &CodeText<'_, '_>,
+        names: &ScriptSymbols,
+        found: &mut Vec<ScriptDiagnostic>,
+    ) {
         // Captured state is a plain value.
         let is_live = |node: &NodeId, cell: &CellSymbol| {
-            captured_at(code, *node, code.declaration(cell.symbol)).is_none()
+            capturing_statement(code, *node, code.declaration(cell.symbol)).is_none()
         };
         let cells = names.cells.iter().flat_map(|cell| {
-            let uses = code.uses(cell.symbol).map(|reference| reference.node_id());
+            let uses = code.symbol_references(cell.symbol).map(|reference| reference.node_id());
             uses.filter(move |node| is_live(node, cell))
         });
         // The author's `await` needs no run, but a `pfor` around it does.
@@ -155,19 +163,19 @@ impl WaitSites {
         let waits = self.waits.iter().filter(needs_run).map(|(node, _)| *node);
         let mut next: Vec<NodeId> = cells.chain(waits).collect();
         while let Some(node) = next.pop() {
-            let Some(outermost) = outermost(code, code.function_of(node)) else {
+            let Some(outermost) = outermost_function(code, code.enclosing_function(node)) else {
                 continue;
             };
-            let CallForm::ByName(_) = code.functions[outermost].called else {
+            let CallForm::ByName(_) = code.functions[outermost].call_form else {
                 let is_told = self.waits.contains_key(&node)
-                    || call_by(code, node).is_some_and(|call| self.waits.contains_key(&call));
+                    || call_by_name(code, node).is_some_and(|call| self.waits.contains_key(&call));
                 if !is_told {
-                    found.push(nobodys(code, node));
+                    found.push(unknown_caller_error(code, node));
                 }
                 continue;
             };
-            if self.given.insert(outermost) {
-                next.extend(code.mentions(outermost));
+            if self.run_receivers.insert(outermost) {
+                next.extend(code.name_references(outermost));
             }
         }
     }
@@ -175,9 +183,9 @@ impl WaitSites {
 
 /// Returns the outermost function around code that is emitted outside of all handlers, such as the block of a
 /// nested resource.
-pub(crate) fn outermost(code: &CodeText<'_, '_>, function: FunctionId) -> Option<FunctionId> {
+pub(crate) fn outermost_function(code: &CodeText<'_, '_>, function: FunctionId) -> Option<FunctionId> {
     let mut last = None;
-    for id in code.functions_around(function) {
+    for id in code.enclosing_functions(function) {
         match code.functions[id].role {
             FunctionRole::Plain => last = Some(id),
             FunctionRole::File | FunctionRole::Service(_) | FunctionRole::Resource(_) => return last,
@@ -189,8 +197,8 @@ pub(crate) fn outermost(code: &CodeText<'_, '_>, function: FunctionId) -> Option
 
 /// Whether a node is in a `pfor` of the same function.
 fn is_in_pfor(code: &CodeText<'_, '_>, node: NodeId) -> bool {
-    let function = code.function_of(node);
-    let mut around = code.ancestors(node).take_while(|outer| code.function_of(*outer) == function);
+    let function = code.enclosing_function(node);
+    let mut around = code.ancestors(node).take_while(|outer| code.enclosing_function(*outer) == function);
     around.any(|outer| {
         let construct = code.construct_at(outer).map(|id| &code.construct(id).kind);
         matches!(construct, Some(ConstructKind::Pfor { .. }))
@@ -200,9 +208,12 @@ fn is_in_pfor(code: &CodeText<'_, '_>, node: NodeId) -> bool {
 type CallDescription = Box<dyn Fn(&str) -> ScriptDiagnostic>;
 
 /// Returns the call that a reference to a resource is part of.
-fn call_of(code: &CodeText<'_, '_>, name: NodeId) -> Result<(NodeId, HandlerMethod), CallDescription> {
+fn enclosing_resource_call(
+    code: &CodeText<'_, '_>,
+    name: NodeId,
+) -> Result<(NodeId, HandlerMethod), CallDescription> {
     let member = code.parent(name);
-    let place = code.place(name);
+    let place = code.node_range(name);
     let AstKind::StaticMemberExpression(access) = code.kind(member) else {
         return Err(Box::new(move |name| {
             let message = format!("the resource `{name}` is used as a value");
@@ -219,14 +230,14 @@ fn call_of(code: &CodeText<'_, '_>, name: NodeId) -> Result<(NodeId, HandlerMeth
         }));
     };
     let word = access.property.name.to_string();
-    let method =
-        HandlerMethod::named(&word.to_uppercase()).filter(|_| word.chars().all(|c| c.is_ascii_lowercase()));
+    let method = HandlerMethod::from_name(&word.to_uppercase())
+        .filter(|_| word.chars().all(|c| c.is_ascii_lowercase()));
     let call = code.parent(member);
     let is_called = matches!(code.kind(call), AstKind::CallExpression(it) if it.callee.span() == code.span(member) && !it.optional);
     if let (Some(method), true, false) = (method, is_called, access.optional) {
         return Ok((call, method));
     }
-    let place = code.source(access.property.span);
+    let place = code.source_range(access.property.span);
     Err(Box::new(move |name| {
         let help = format!("call one of its methods: `{name}.get()`, head, post, put, patch, delete");
         if method.is_some() {
@@ -251,8 +262,8 @@ fn call_of(code: &CodeText<'_, '_>, name: NodeId) -> Result<(NodeId, HandlerMeth
 }
 
 /// Returns the call of a function by its name.
-pub(crate) fn call_by(code: &CodeText<'_, '_>, name: NodeId) -> Option<NodeId> {
-    let name = code.past_parentheses(name);
+pub(crate) fn call_by_name(code: &CodeText<'_, '_>, name: NodeId) -> Option<NodeId> {
+    let name = code.skip_parentheses(name);
     let call = code.parent(name);
     let AstKind::CallExpression(it) = code.kind(call) else { return None };
     let is_callee = |call: &CallExpression<'_>| call.callee.span() == code.span(name) && !call.optional;
@@ -260,9 +271,13 @@ pub(crate) fn call_by(code: &CodeText<'_, '_>, name: NodeId) -> Option<NodeId> {
 }
 
 /// Returns the diagnostic for a wait in a place that cannot wait.
-fn cannot_wait(code: &CodeText<'_, '_>, node: NodeId, function: FunctionId) -> Option<ScriptDiagnostic> {
+fn check_wait_allowed(
+    code: &CodeText<'_, '_>,
+    node: NodeId,
+    function: FunctionId,
+) -> Option<ScriptDiagnostic> {
     let routine = &code.functions[function];
-    let place = code.place(node);
+    let place = code.node_range(node);
     let place = if code.construct_at(node).is_some() {
         code.construct(code.construct_at(node)?).span.clone()
     } else {
@@ -281,7 +296,7 @@ fn cannot_wait(code: &CodeText<'_, '_>, node: NodeId, function: FunctionId) -> O
             );
         }
         FunctionRole::Plain => {}
-        FunctionRole::Handler(_) => return in_initial(code, node),
+        FunctionRole::Handler(_) => return check_initial_value(code, node),
     }
     let in_parameters = code
         .ancestors(node)
@@ -297,8 +312,8 @@ fn cannot_wait(code: &CodeText<'_, '_>, node: NodeId, function: FunctionId) -> O
     if routine.is_async {
         return None;
     }
-    match routine.called {
-        CallForm::Never => said(
+    match routine.call_form {
+        CallForm::CannotWait => said(
             message("in a generator, getter, setter, constructor or class field"),
             "this can't be waited for",
             "move the call into a function that is called by its name, and give this the result",
@@ -312,8 +327,8 @@ fn cannot_wait(code: &CodeText<'_, '_>, node: NodeId, function: FunctionId) -> O
                 "use `pfor(var i in list) { .. }`, which runs the iterations in parallel, or a `for` loop; \
                  a function that is called by its name may call resources too",
             )
-            .and(
-                code.place(routine.node).start..code.place(routine.node).start + 1,
+            .with_label(
+                code.node_range(routine.node).start..code.node_range(routine.node).start + 1,
                 "the callback begins here",
             ),
         ),
@@ -322,23 +337,23 @@ fn cannot_wait(code: &CodeText<'_, '_>, node: NodeId, function: FunctionId) -> O
 }
 
 /// Reports a wait in an initial value, which is evaluated synchronously.
-fn in_initial(code: &CodeText<'_, '_>, node: NodeId) -> Option<ScriptDiagnostic> {
+fn check_initial_value(code: &CodeText<'_, '_>, node: NodeId) -> Option<ScriptDiagnostic> {
     let is_state = |id: usize| matches!(code.construct(id).kind, ConstructKind::State { .. });
     code.ancestors(node).filter_map(|it| code.construct_at(it)).take(1).find(|id| is_state(*id))?;
     Some(ScriptDiagnostic::error(
         DiagnosticCode::InitialCalls,
-        code.place(node),
+        code.node_range(node),
         "an initial value must not call a resource",
         "this is called for it",
         "declare the state without a value, and set it once: `state a` and then `if (a === undefined) a = ..`",
     ))
 }
 
-fn as_value(code: &CodeText<'_, '_>, name: NodeId) -> ScriptDiagnostic {
-    let text = code.text_of(name);
+fn function_value_error(code: &CodeText<'_, '_>, name: NodeId) -> ScriptDiagnostic {
+    let text = code.node_text(name);
     ScriptDiagnostic::error(
         DiagnosticCode::FunctionValue,
-        code.place(name),
+        code.node_range(name),
         format!("`{text}` calls resources, and is passed as a value here"),
         "its caller would not wait for it",
         format!(
@@ -347,10 +362,10 @@ fn as_value(code: &CodeText<'_, '_>, name: NodeId) -> ScriptDiagnostic {
     )
 }
 
-fn nobodys(code: &CodeText<'_, '_>, node: NodeId) -> ScriptDiagnostic {
+fn unknown_caller_error(code: &CodeText<'_, '_>, node: NodeId) -> ScriptDiagnostic {
     ScriptDiagnostic::error(
         DiagnosticCode::FunctionValue,
-        code.place(node),
+        code.node_range(node),
         "state or a resource is used in a function that no handler calls by its name",
         "it is unknown which request this is for",
         "write a function with a name, `function f() { .. }`, and call it as `f()` from handlers",

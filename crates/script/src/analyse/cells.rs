@@ -41,16 +41,23 @@ pub(crate) struct StateAccesses {
 }
 
 impl StateAccesses {
-    pub(crate) fn of(code: &CodeText<'_, '_>, names: &ScriptSymbols) -> Self {
+    pub(crate) fn from_code(code: &CodeText<'_, '_>, names: &ScriptSymbols) -> Self {
         let mut touched = Self::default();
         for (cell, it) in names.cells.iter().enumerate() {
-            for reference in code.uses(it.symbol) {
+            for reference in code.symbol_references(it.symbol) {
                 let at = reference.node_id();
-                let node = captured_at(code, at, code.declaration(it.symbol)).unwrap_or(at);
+                let node = capturing_statement(code, at, code.declaration(it.symbol)).unwrap_or(at);
                 // A captured variable is a copy.
-                let usage =
-                    if node == at { UsageAnalysis::new(code, names).usage(at) } else { ValueUsage::Read };
-                touched.accesses.entry(code.home(node)).or_default().push(StateAccess { cell, node, usage });
+                let usage = if node == at {
+                    UsageAnalysis::new(code, names).reference_usage(at)
+                } else {
+                    ValueUsage::Read
+                };
+                touched.accesses.entry(code.owning_function(node)).or_default().push(StateAccess {
+                    cell,
+                    node,
+                    usage,
+                });
             }
             if let (CellScope::Handler(handler), Some(_)) = (it.scope, it.initial) {
                 let node = code.statements[it.construct];
@@ -66,49 +73,59 @@ impl StateAccesses {
             if !matches!(node.kind(), AstKind::IdentifierReference(_)) {
                 continue;
             }
-            let function = code.symbol(node.id()).and_then(|symbol| code.named.get(&symbol));
+            let function = code.symbol(node.id()).and_then(|symbol| code.functions_by_symbol.get(&symbol));
             if let Some(function) = function {
-                touched.uses.entry(code.home(node.id())).or_default().push((*function, node.id()));
+                touched.uses.entry(code.owning_function(node.id())).or_default().push((*function, node.id()));
             }
         }
         touched
     }
 
     /// Returns a function's own accesses.
-    pub(crate) fn by(&self, function: FunctionId) -> &[StateAccess] {
+    pub(crate) fn accesses_in(&self, function: FunctionId) -> &[StateAccess] {
         self.accesses.get(&function).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the functions that a function refers to, with the referring nodes.
-    pub(crate) fn uses_of(&self, function: FunctionId) -> &[(FunctionId, NodeId)] {
+    pub(crate) fn referenced_functions(&self, function: FunctionId) -> &[(FunctionId, NodeId)] {
         self.uses.get(&function).map_or(&[], Vec::as_slice)
     }
 
     /// Returns a function and all functions that it may run.
-    pub(crate) fn reach(&self, function: FunctionId) -> BTreeSet<FunctionId> {
+    pub(crate) fn reachable_functions(&self, function: FunctionId) -> BTreeSet<FunctionId> {
         let (mut all, mut next) = (BTreeSet::from([function]), vec![function]);
         while let Some(function) = next.pop() {
             next.extend(
-                self.uses_of(function).iter().map(|(used, _)| *used).filter(|used| all.insert(*used)),
+                self.referenced_functions(function)
+                    .iter()
+                    .map(|(used, _)| *used)
+                    .filter(|used| all.insert(*used)),
             );
         }
         all
     }
 
     /// Returns all accesses of a function and of the functions that it may run.
-    pub(crate) fn all_by(&self, function: FunctionId) -> Vec<StateAccess> {
-        self.reach(function).into_iter().flat_map(|it| self.by(it)).copied().collect()
+    pub(crate) fn reachable_accesses(&self, function: FunctionId) -> Vec<StateAccess> {
+        self.reachable_functions(function).into_iter().flat_map(|it| self.accesses_in(it)).copied().collect()
     }
 }
 
 /// Returns the statement of the outermost resource that captures a variable between its declaration and its
 /// use, if there is one.
-pub(crate) fn captured_at(code: &CodeText<'_, '_>, at: NodeId, declaration: NodeId) -> Option<NodeId> {
+pub(crate) fn capturing_statement(
+    code: &CodeText<'_, '_>,
+    at: NodeId,
+    declaration: NodeId,
+) -> Option<NodeId> {
     // The declarations of a service are shared by all its resources.
-    if matches!(code.functions[code.home(declaration)].role, FunctionRole::Service(_) | FunctionRole::File) {
+    if matches!(
+        code.functions[code.owning_function(declaration)].role,
+        FunctionRole::Service(_) | FunctionRole::File
+    ) {
         return None;
     }
-    let around = code.functions_around(code.function_of(at));
+    let around = code.enclosing_functions(code.enclosing_function(at));
     let resources = around.filter_map(|id| match code.functions[id].role {
         FunctionRole::Resource(construct) if !code.is_inside(declaration, code.functions[id].node) => {
             Some(construct)
@@ -125,9 +142,13 @@ pub(crate) struct ClassifiedHandler {
     pub(crate) cells: Vec<usize>,
 }
 
-pub(crate) fn classify(names: &ScriptSymbols, touched: &StateAccesses, handler: usize) -> ClassifiedHandler {
+pub(crate) fn classify_handler(
+    names: &ScriptSymbols,
+    touched: &StateAccesses,
+    handler: usize,
+) -> ClassifiedHandler {
     let handler = &names.handlers[handler];
-    let accesses = touched.all_by(handler.function);
+    let accesses = touched.reachable_accesses(handler.function);
     let cells: BTreeSet<usize> = accesses.iter().map(|access| access.cell).collect();
     let safe = matches!(handler.method, HandlerMethod::Get | HandlerMethod::Head);
     let class = if cells.is_empty() {
@@ -142,7 +163,7 @@ pub(crate) fn classify(names: &ScriptSymbols, touched: &StateAccesses, handler: 
 
 /// Returns the groups of a service's cells, with the cells' numbers in the service, and the group of each
 /// cell.
-pub(crate) fn groups(
+pub(crate) fn group_cells(
     names: &ScriptSymbols,
     service: usize,
     handlers: &[HandlerMode],
@@ -152,9 +173,9 @@ pub(crate) fn groups(
     let number = |cell: usize| names.cells[cell].number;
     for handler in &names.services[service].handlers {
         let touched: Vec<usize> =
-            handlers[*handler].classified.cells.iter().map(|cell| number(*cell)).collect();
+            handlers[*handler].classification.cells.iter().map(|cell| number(*cell)).collect();
         for pair in touched.windows(2) {
-            let (a, b) = (head(&heads, pair[0]), head(&heads, pair[1]));
+            let (a, b) = (find_group_head(&heads, pair[0]), find_group_head(&heads, pair[1]));
             heads[a.max(b)] = a.min(b);
         }
     }
@@ -162,7 +183,7 @@ pub(crate) fn groups(
     let mut of = vec![0; cells.len()];
     let mut known: BTreeMap<usize, usize> = BTreeMap::new();
     for (index, cell) in cells.iter().enumerate() {
-        let group = *known.entry(head(&heads, index)).or_insert_with(|| {
+        let group = *known.entry(find_group_head(&heads, index)).or_insert_with(|| {
             groups.push(AccessGroup::default());
             groups.len() - 1
         });
@@ -173,7 +194,7 @@ pub(crate) fn groups(
     (groups, of)
 }
 
-fn head(heads: &[usize], mut cell: usize) -> usize {
+fn find_group_head(heads: &[usize], mut cell: usize) -> usize {
     while heads[cell] != cell {
         cell = heads[cell];
     }
@@ -188,7 +209,8 @@ pub(crate) fn check_paths(
 ) {
     let ScriptAnalysis { code, names, handlers, .. } = analysis;
     for (cell, it) in names.cells.iter().enumerate().filter(|(_, it)| it.scope == CellScope::Service) {
-        let users = names.handlers.iter().zip(handlers).filter(|(_, it)| it.classified.cells.contains(&cell));
+        let users =
+            names.handlers.iter().zip(handlers).filter(|(_, it)| it.classification.cells.contains(&cell));
         let resources: BTreeSet<usize> = users.map(|(handler, _)| handler.resource).collect();
         if resources.len() < 2 {
             continue;
@@ -204,7 +226,7 @@ pub(crate) fn check_paths(
         for resource in resources {
             let path = code.construct(names.resources[resource].constructs[0]);
             let head = path.body.as_ref().map_or(path.span.end, |body| body.start);
-            said = said.and(path.span.start..head.min(path.span.end), "used under this path");
+            said = said.with_label(path.span.start..head.min(path.span.end), "used under this path");
         }
         found.push(if strict { said } else { said.as_warning() });
     }

@@ -30,7 +30,7 @@ pub(crate) struct CodeText<'p, 'a> {
     pub(crate) semantic: &'p Semantic<'a>,
     pub(crate) functions: Vec<CodeFunction>,
     /// The functions of symbols that are never reassigned.
-    pub(crate) named: HashMap<SymbolId, FunctionId>,
+    pub(crate) functions_by_symbol: HashMap<SymbolId, FunctionId>,
     pub(crate) members: CodeMembers,
     /// The node of each construct's statement.
     pub(crate) statements: Vec<NodeId>,
@@ -38,7 +38,7 @@ pub(crate) struct CodeText<'p, 'a> {
     /// The index after the last descendant of each node.
     ends: Vec<usize>,
     /// The innermost function that contains each node. A function's own node is outside of it.
-    within: Vec<FunctionId>,
+    innermost_functions: Vec<FunctionId>,
 }
 
 impl<'p, 'a> CodeText<'p, 'a> {
@@ -49,21 +49,21 @@ impl<'p, 'a> CodeText<'p, 'a> {
             parsed,
             semantic,
             functions: Vec::new(),
-            named: HashMap::new(),
+            functions_by_symbol: HashMap::new(),
             members: CodeMembers::default(),
             statements: vec![NodeId::ROOT; parsed.syntax.constructs.len()],
             constructs: HashMap::new(),
             ends: (1..=count).collect(),
-            within: vec![0; count],
+            innermost_functions: vec![0; count],
         };
-        code.measure();
+        code.compute_subtree_ends();
         code.find_constructs();
         code.find_functions();
-        code.members = CodeMembers::of(&code);
+        code.members = CodeMembers::from_code(&code);
         code
     }
 
-    fn measure(&mut self) {
+    fn compute_subtree_ends(&mut self) {
         for index in (1..self.ends.len()).rev() {
             let parent = self.parent(NodeId::from_usize(index)).index();
             self.ends[parent] = self.ends[parent].max(self.ends[index]);
@@ -75,10 +75,12 @@ impl<'p, 'a> CodeText<'p, 'a> {
             if !node.kind().is_statement() && !matches!(node.kind(), AstKind::VariableDeclaration(_)) {
                 continue;
             }
-            let Some((id, construct)) = self.parsed.syntax.at(node.kind().span().start) else { continue };
+            let Some((id, construct)) = self.parsed.syntax.construct_at(node.kind().span().start) else {
+                continue;
+            };
             // The first is the outermost: a `pfor` without braces begins with its own statement, not the
             // body's.
-            if self.statements[id] == NodeId::ROOT && stands_for(node.kind(), construct) {
+            if self.statements[id] == NodeId::ROOT && represents_construct(node.kind(), construct) {
                 self.statements[id] = node.id();
                 self.constructs.insert(node.id(), id);
             }
@@ -103,13 +105,13 @@ impl<'p, 'a> CodeText<'p, 'a> {
     }
 
     /// Returns all nodes within a node, including itself.
-    pub(crate) fn inside(&self, node: NodeId) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
+    pub(crate) fn subtree_nodes(&self, node: NodeId) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
         (node.index()..self.ends[node.index()]).map(NodeId::from_usize)
     }
 
     /// Returns all nodes within a node, except those in `without` and their descendants. `without` must be in
     /// source order and not nested.
-    pub(crate) fn inside_without<'w>(
+    pub(crate) fn subtree_excluding<'w>(
         &'w self,
         node: NodeId,
         without: &'w [NodeId],
@@ -127,7 +129,7 @@ impl<'p, 'a> CodeText<'p, 'a> {
     }
 
     /// Returns the nodes that are not nested in another of them, in source order.
-    pub(crate) fn outermost(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+    pub(crate) fn outermost_nodes(&self, nodes: &[NodeId]) -> Vec<NodeId> {
         let mut sorted = nodes.to_vec();
         sorted.sort_unstable();
         let mut end = 0;
@@ -145,7 +147,7 @@ impl<'p, 'a> CodeText<'p, 'a> {
     }
 
     /// Returns the sort key for evaluation order: nested calls come first.
-    pub(crate) fn order(&self, node: NodeId) -> (usize, std::cmp::Reverse<usize>) {
+    pub(crate) fn evaluation_order(&self, node: NodeId) -> (usize, std::cmp::Reverse<usize>) {
         (self.ends[node.index()], std::cmp::Reverse(node.index()))
     }
 
@@ -159,13 +161,13 @@ impl<'p, 'a> CodeText<'p, 'a> {
     }
 
     /// Whether a statement is a `respond`.
-    pub(crate) fn responds(&self, statement: NodeId) -> bool {
+    pub(crate) fn is_respond(&self, statement: NodeId) -> bool {
         let construct = self.construct_at(statement).map(|id| &self.construct(id).kind);
         matches!(construct, Some(ConstructKind::Respond { .. }))
     }
 
     /// Converts a span of the tree to the S text.
-    pub(crate) fn source(&self, span: Span) -> Range<usize> {
+    pub(crate) fn source_range(&self, span: Span) -> Range<usize> {
         let start = self.parsed.map.to_source(span.start as usize);
         let end =
             if span.end > span.start { self.parsed.map.to_source(span.end as usize - 1) + 1 } else { start };
@@ -177,29 +179,29 @@ impl<'p, 'a> CodeText<'p, 'a> {
     }
 
     /// Returns the range of a node in the S text.
-    pub(crate) fn place(&self, node: NodeId) -> Range<usize> {
-        self.source(self.span(node))
+    pub(crate) fn node_range(&self, node: NodeId) -> Range<usize> {
+        self.source_range(self.span(node))
     }
 
     /// Returns the S text of a range.
-    pub(crate) fn text(&self, range: Range<usize>) -> &'a str {
+    pub(crate) fn source_text(&self, range: Range<usize>) -> &'a str {
         self.parsed.source.get(range).unwrap_or("")
     }
 
     /// Returns the S text of a node.
-    pub(crate) fn text_of(&self, node: NodeId) -> &'a str {
-        self.text(self.place(node))
+    pub(crate) fn node_text(&self, node: NodeId) -> &'a str {
+        self.source_text(self.node_range(node))
     }
 
     /// Returns the offset in the S text of the first `sign` in a gap between two nodes, outside of comments.
-    pub(crate) fn sign(&self, gap: Range<u32>, sign: u8) -> Option<usize> {
+    pub(crate) fn find_sign(&self, gap: Range<u32>, sign: u8) -> Option<usize> {
         let is_sign = |at: &u32| self.parsed.encoded.as_bytes().get(*at as usize) == Some(&sign);
         let mut signs = gap.filter(is_sign).filter(|at| !self.semantic.is_inside_comment(*at));
         signs.next().map(|at| self.parsed.map.to_source(at as usize))
     }
 
     /// Returns the outermost of the parentheses around an expression, or the expression itself.
-    pub(crate) fn past_parentheses(&self, mut node: NodeId) -> NodeId {
+    pub(crate) fn skip_parentheses(&self, mut node: NodeId) -> NodeId {
         while matches!(self.kind(self.parent(node)), AstKind::ParenthesizedExpression(_)) {
             node = self.parent(node);
         }
@@ -228,13 +230,13 @@ impl<'p, 'a> CodeText<'p, 'a> {
     }
 
     /// Returns the references to a symbol.
-    pub(crate) fn uses(&self, symbol: SymbolId) -> impl Iterator<Item = &Reference> + '_ {
+    pub(crate) fn symbol_references(&self, symbol: SymbolId) -> impl Iterator<Item = &Reference> + '_ {
         self.semantic.symbol_references(symbol)
     }
 
     /// Returns the range in the S text of the name in a symbol's declaration.
-    pub(crate) fn declared(&self, symbol: SymbolId) -> Range<usize> {
-        self.source(self.semantic.scoping().symbol_span(symbol))
+    pub(crate) fn declaration_range(&self, symbol: SymbolId) -> Range<usize> {
+        self.source_range(self.semantic.scoping().symbol_span(symbol))
     }
 
     /// Returns the node that declares a symbol.
@@ -244,38 +246,38 @@ impl<'p, 'a> CodeText<'p, 'a> {
 }
 
 /// Returns the symbol that an expression refers to.
-pub(crate) fn identifier(code: &CodeText<'_, '_>, expression: &Expression<'_>) -> Option<SymbolId> {
+pub(crate) fn identifier_symbol(code: &CodeText<'_, '_>, expression: &Expression<'_>) -> Option<SymbolId> {
     let Expression::Identifier(name) = expression.get_inner_expression() else { return None };
     code.semantic.scoping().get_reference(name.reference_id.get()?).symbol_id()
 }
 
 /// Returns the expression of an argument, or `None` for `...`.
-pub(crate) fn plain<'b, 'a>(argument: &'b Argument<'a>) -> Option<&'b Expression<'a>> {
+pub(crate) fn argument_expression<'b, 'a>(argument: &'b Argument<'a>) -> Option<&'b Expression<'a>> {
     argument.as_expression()
 }
 
 /// Returns the statements of a function's body.
-pub(crate) fn statements(code: &CodeText<'_, '_>, function: NodeId) -> Vec<NodeId> {
-    let body = code.inside(function).find(|node| matches!(code.kind(*node), AstKind::FunctionBody(_)));
-    body.map(|body| children(code, body)).unwrap_or_default()
+pub(crate) fn body_statements(code: &CodeText<'_, '_>, function: NodeId) -> Vec<NodeId> {
+    let body = code.subtree_nodes(function).find(|node| matches!(code.kind(*node), AstKind::FunctionBody(_)));
+    body.map(|body| child_statements(code, body)).unwrap_or_default()
 }
 
 /// Returns the statements that are direct children of a node.
-pub(crate) fn children(code: &CodeText<'_, '_>, list: NodeId) -> Vec<NodeId> {
+pub(crate) fn child_statements(code: &CodeText<'_, '_>, list: NodeId) -> Vec<NodeId> {
     let is_statement = |kind: AstKind<'_>| {
         kind.is_statement()
             || matches!(kind, AstKind::VariableDeclaration(_) | AstKind::Function(_) | AstKind::Class(_))
     };
-    let nodes = code.inside(list).skip(1);
+    let nodes = code.subtree_nodes(list).skip(1);
     nodes.filter(|node| code.parent(*node) == list && is_statement(code.kind(*node))).collect()
 }
 
 /// Returns the outermost node within `outer` that has this span.
-pub(crate) fn node_of(code: &CodeText<'_, '_>, outer: NodeId, span: Span) -> Option<NodeId> {
-    code.inside(outer).skip(1).find(|node| code.span(*node) == span)
+pub(crate) fn find_node_by_span(code: &CodeText<'_, '_>, outer: NodeId, span: Span) -> Option<NodeId> {
+    code.subtree_nodes(outer).skip(1).find(|node| code.span(*node) == span)
 }
 
-fn stands_for(kind: AstKind<'_>, construct: &SyntaxConstruct) -> bool {
+fn represents_construct(kind: AstKind<'_>, construct: &SyntaxConstruct) -> bool {
     match construct.kind {
         ConstructKind::Service { .. } | ConstructKind::Res { .. } | ConstructKind::On { .. } => {
             matches!(kind, AstKind::ExpressionStatement(_))

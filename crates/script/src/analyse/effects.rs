@@ -11,10 +11,10 @@ use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
 use super::ScriptAnalysis;
-use super::builtins::{BuiltinFunction, PURE, is_known};
+use super::builtins::{BuiltinFunction, PURE_FUNCTIONS, is_known_method};
 use super::calls::WaitOperation;
-use super::code::{CodeText, FunctionId, identifier, plain};
-use super::flow::{member, roots};
+use super::code::{CodeText, FunctionId, argument_expression, identifier_symbol};
+use super::flow::{member_access, root_variables};
 use super::names::SymbolMeaning;
 use crate::method::HandlerMethod;
 
@@ -44,7 +44,7 @@ pub(crate) struct CodeEffects {
     pub(crate) barrier: bool,
     /// Whether it must also complete before all later code: it may leave the block, or declare a resource
     /// that later calls may reach.
-    pub(crate) full: bool,
+    pub(crate) full_barrier: bool,
 }
 
 impl CodeEffects {
@@ -55,50 +55,51 @@ impl CodeEffects {
     }
 
     /// Adds the effects of other code. Returns whether that changed anything.
-    fn add(&mut self, other: &Self) -> bool {
-        let size = |it: &Self| (it.reads.len(), it.writes.len(), it.barrier, it.full);
+    fn merge_effects(&mut self, other: &Self) -> bool {
+        let size = |it: &Self| (it.reads.len(), it.writes.len(), it.barrier, it.full_barrier);
         let before = size(self);
         self.reads.extend(&other.reads);
         self.writes.extend(&other.writes);
         self.barrier |= other.barrier;
-        self.full |= other.full;
+        self.full_barrier |= other.full_barrier;
         size(self) != before
     }
 }
 
 /// Determines the effects of code.
 pub(crate) struct EffectAnalyzer<'o, 'p, 'a> {
-    it: &'o ScriptAnalysis<'p, 'a>,
+    analysis: &'o ScriptAnalysis<'p, 'a>,
     /// The union-find parents of variables that may be aliases.
-    shared: BTreeMap<SymbolId, SymbolId>,
+    alias_parents: BTreeMap<SymbolId, SymbolId>,
     /// The effects of functions on variables outside of them, including those of their callees.
     functions: BTreeMap<FunctionId, CodeEffects>,
 }
 
 impl<'o, 'p, 'a> EffectAnalyzer<'o, 'p, 'a> {
     pub(crate) fn new(it: &'o ScriptAnalysis<'p, 'a>) -> Self {
-        let mut observer = Self { it, shared: BTreeMap::new(), functions: BTreeMap::new() };
-        for (a, b) in it.flow.shares() {
-            let (a, b) = (observer.holder(a), observer.holder(b));
+        let mut observer = Self { analysis: it, alias_parents: BTreeMap::new(), functions: BTreeMap::new() };
+        for (a, b) in it.flow.alias_pairs() {
+            let (a, b) = (observer.representative(a), observer.representative(b));
             if a != b {
-                observer.shared.insert(a.max(b), a.min(b));
+                observer.alias_parents.insert(a.max(b), a.min(b));
             }
         }
-        observer.functions = observer.of_functions();
+        observer.functions = observer.function_effects();
         observer
     }
 
     /// Returns the effects of a node, excluding the nodes in `without`, whose results it reads.
     pub(crate) fn effects(&self, node: NodeId, without: &[NodeId]) -> CodeEffects {
-        let without = self.code().outermost(without);
-        let mut effects = self.own(node, &without);
-        let names = self.code().inside_without(node, &without);
+        let without = self.code().outermost_nodes(without);
+        let mut effects = self.own_effects(node, &without);
+        let names = self.code().subtree_excluding(node, &without);
         for name in names.filter(|it| matches!(self.code().kind(*it), AstKind::IdentifierReference(_))) {
-            let function = self.code().symbol(name).and_then(|symbol| self.code().named.get(&symbol));
+            let function =
+                self.code().symbol(name).and_then(|symbol| self.code().functions_by_symbol.get(&symbol));
             if let Some(it) = function.and_then(|function| self.functions.get(function)) {
                 // A function with side effects must keep its place.
                 effects.barrier |= !it.writes.is_empty();
-                effects.add(it);
+                effects.merge_effects(it);
             }
         }
         effects.reads.extend(without.into_iter().map(EffectLocation::Result));
@@ -106,25 +107,29 @@ impl<'o, 'p, 'a> EffectAnalyzer<'o, 'p, 'a> {
     }
 
     /// Returns the representative of all variables that may share a part of this variable's value.
-    pub(crate) fn holder(&self, mut symbol: SymbolId) -> SymbolId {
-        while let Some(next) = self.shared.get(&symbol) {
+    pub(crate) fn representative(&self, mut symbol: SymbolId) -> SymbolId {
+        while let Some(next) = self.alias_parents.get(&symbol) {
             symbol = *next;
         }
         symbol
     }
 
     fn code(&self) -> &'o CodeText<'p, 'a> {
-        &self.it.code
+        &self.analysis.code
     }
 
     /// Returns each function's effects on locations outside of it, including those of its callees, up to a
     /// fixed point.
-    fn of_functions(&self) -> BTreeMap<FunctionId, CodeEffects> {
-        let mut all: BTreeMap<FunctionId, CodeEffects> =
-            self.code().named.values().map(|function| (*function, self.outwards(*function))).collect();
+    fn function_effects(&self) -> BTreeMap<FunctionId, CodeEffects> {
+        let mut all: BTreeMap<FunctionId, CodeEffects> = self
+            .code()
+            .functions_by_symbol
+            .values()
+            .map(|function| (*function, self.external_effects(*function)))
+            .collect();
         let mut callers: BTreeMap<FunctionId, Vec<FunctionId>> = BTreeMap::new();
         for caller in all.keys() {
-            for (used, _) in self.it.touched.uses_of(*caller) {
+            for (used, _) in self.analysis.state_accesses.referenced_functions(*caller) {
                 callers.entry(*used).or_default().push(*caller);
             }
         }
@@ -132,56 +137,56 @@ impl<'o, 'p, 'a> EffectAnalyzer<'o, 'p, 'a> {
         while let Some(function) = next.pop() {
             let Some(effects) = all.get(&function).cloned() else { continue };
             for caller in callers.get(&function).into_iter().flatten() {
-                let changed = all.get_mut(caller).is_some_and(|it| it.add(&effects));
+                let changed = all.get_mut(caller).is_some_and(|it| it.merge_effects(&effects));
                 next.extend(changed.then_some(*caller));
             }
         }
         all
     }
 
-    fn outwards(&self, function: FunctionId) -> CodeEffects {
+    fn external_effects(&self, function: FunctionId) -> CodeEffects {
         let node = self.code().functions[function].node;
-        let mut effects = self.own(node, &[]);
+        let mut effects = self.own_effects(node, &[]);
         let is_outside = |location: &EffectLocation| match location {
             EffectLocation::Variable(symbol) | EffectLocation::Resource(symbol) => {
                 !self.code().is_inside(self.code().declaration(*symbol), node)
             }
             EffectLocation::Content(symbol) => {
                 let inside = |it: SymbolId| self.code().is_inside(self.code().declaration(it), node);
-                !self.it.sharing.class(*symbol).into_iter().all(inside)
+                !self.analysis.sharing.alias_class(*symbol).into_iter().all(inside)
             }
             _ => true,
         };
         effects.reads.retain(|it| is_outside(it));
         effects.writes.retain(|it| is_outside(it));
         // Jumps and responses are effects within the function itself.
-        (effects.full, effects.barrier) = (false, false);
+        (effects.full_barrier, effects.barrier) = (false, false);
         effects
     }
 
     /// Returns the effects of a node without those of the functions that it calls. `without` is in source
     /// order.
-    fn own(&self, node: NodeId, without: &[NodeId]) -> CodeEffects {
+    fn own_effects(&self, node: NodeId, without: &[NodeId]) -> CodeEffects {
         let code = self.code();
         let mut effects = CodeEffects::default();
         let is_out = |it: NodeId| {
             let before = without.partition_point(|out| *out <= it);
             before.checked_sub(1).is_some_and(|last| code.is_inside(it, without[last]))
         };
-        for inner in code.inside_without(node, without) {
-            self.visit(inner, node, &mut effects);
+        for inner in code.subtree_excluding(node, without) {
+            self.visit_node(inner, node, &mut effects);
         }
-        for change in self.it.flow.changes_in(code, node).filter(|it| !is_out(it.node)) {
+        for change in self.analysis.flow.changes_in(code, node).filter(|it| !is_out(it.node)) {
             let location = if change.is_assignment {
                 EffectLocation::Variable(change.symbol)
             } else {
-                EffectLocation::Content(self.it.sharing.holder(change.symbol))
+                EffectLocation::Content(self.analysis.sharing.representative(change.symbol))
             };
             effects.writes.insert(location);
         }
-        let waits = self.it.calls.waits.range(node..).take_while(|(it, _)| code.is_inside(**it, node));
+        let waits = self.analysis.calls.waits.range(node..).take_while(|(it, _)| code.is_inside(**it, node));
         for (inner, wait) in waits.filter(|(it, _)| !is_out(**it)) {
-            effects.io += usize::from(code.function_of(*inner) == code.function_of(node));
+            effects.io += usize::from(code.enclosing_function(*inner) == code.enclosing_function(node));
             match wait {
                 WaitOperation::Resource { symbol, method, .. } => {
                     let location = EffectLocation::Resource(*symbol);
@@ -193,7 +198,7 @@ impl<'o, 'p, 'a> EffectAnalyzer<'o, 'p, 'a> {
                         effects.writes.insert(location)
                     };
                 }
-                WaitOperation::Declare(_) => effects.full = true,
+                WaitOperation::Declare(_) => effects.full_barrier = true,
                 WaitOperation::Await => effects.barrier = true,
                 WaitOperation::Function(_) => {}
             }
@@ -201,7 +206,7 @@ impl<'o, 'p, 'a> EffectAnalyzer<'o, 'p, 'a> {
         effects
     }
 
-    fn visit(&self, inner: NodeId, node: NodeId, effects: &mut CodeEffects) {
+    fn visit_node(&self, inner: NodeId, node: NodeId, effects: &mut CodeEffects) {
         let code = self.code();
         match code.kind(inner) {
             AstKind::IdentifierReference(_) => {
@@ -209,96 +214,105 @@ impl<'o, 'p, 'a> EffectAnalyzer<'o, 'p, 'a> {
                 let Some(symbol) = code.symbol(inner).filter(|_| reads) else { return };
                 // A function declaration is initialised from the beginning and never changes.
                 let is_function = matches!(code.kind(code.declaration(symbol)), AstKind::Function(_));
-                if is_function && code.named.contains_key(&symbol) {
+                if is_function && code.functions_by_symbol.contains_key(&symbol) {
                     return;
                 }
-                if self.it.names.external(symbol).is_none() || code.declaration(symbol) != inner {
+                if self.analysis.names.external(symbol).is_none() || code.declaration(symbol) != inner {
                     effects.reads.insert(EffectLocation::Variable(symbol));
-                    effects.reads.insert(EffectLocation::Content(self.it.sharing.holder(symbol)));
+                    effects
+                        .reads
+                        .insert(EffectLocation::Content(self.analysis.sharing.representative(symbol)));
                 }
             }
             AstKind::BindingIdentifier(_) => {
                 let symbol = code.symbol(inner);
                 effects.writes.extend(symbol.map(EffectLocation::Variable));
             }
-            AstKind::ThrowStatement(_) if code.responds(inner) => {
+            AstKind::ThrowStatement(_) if code.is_respond(inner) => {
                 effects.barrier = true;
                 effects.writes.insert(EffectLocation::Response);
             }
             AstKind::ThrowStatement(_) => {
-                effects.full |= code.function_of(inner) == code.function_of(node);
+                effects.full_barrier |= code.enclosing_function(inner) == code.enclosing_function(node);
             }
             AstKind::ReturnStatement(_) | AstKind::BreakStatement(_) | AstKind::ContinueStatement(_) => {
-                effects.full |=
-                    code.function_of(inner) == code.function_of(node) && leaves(code, inner, node);
+                effects.full_barrier |= code.enclosing_function(inner) == code.enclosing_function(node)
+                    && jumps_out_of(code, inner, node);
             }
-            AstKind::CallExpression(call) => self.call(call, effects),
+            AstKind::CallExpression(call) => self.add_call_effects(call, effects),
             AstKind::NewExpression(new) => {
-                let made = code.text(code.source(new.callee.span()));
+                let made = code.source_text(code.source_range(new.callee.span()));
                 if !BuiltinFunction::is_constructor(made) {
-                    self.unknown(new.arguments.iter().filter_map(plain), effects);
+                    self.add_unknown_call(new.arguments.iter().filter_map(argument_expression), effects);
                 }
             }
             AstKind::TaggedTemplateExpression(_) | AstKind::YieldExpression(_) => effects.barrier = true,
             // `using` disposes its variables at the end of the block.
             AstKind::VariableDeclaration(declaration) if inner == node => {
-                effects.full |= declaration.kind.is_using();
+                effects.full_barrier |= declaration.kind.is_using();
             }
             _ => {}
         }
     }
 
     /// Adds the effects of a call. An unknown function may change its arguments.
-    fn call(&self, call: &CallExpression<'a>, effects: &mut CodeEffects) {
+    fn add_call_effects(&self, call: &CallExpression<'a>, effects: &mut CodeEffects) {
         let code = self.code();
         if code.callee(call).is_some() || call.callee.get_inner_expression().is_function() {
             return;
         }
-        let arguments = call.arguments.iter().filter_map(plain);
-        if let Some((object, method)) = member(&call.callee) {
-            let symbol = identifier(code, object);
-            if symbol.is_some_and(|symbol| self.it.names.external(symbol).is_some()) || is_known(method) {
+        let arguments = call.arguments.iter().filter_map(argument_expression);
+        if let Some((object, method)) = member_access(&call.callee) {
+            let symbol = identifier_symbol(code, object);
+            if symbol.is_some_and(|symbol| self.analysis.names.external(symbol).is_some())
+                || is_known_method(method)
+            {
                 return;
             }
-            let callee = code.text(code.source(call.callee.span()));
-            if PURE.contains(&callee) || callee.starts_with("Math.") || callee.starts_with("Object.") {
+            let callee = code.source_text(code.source_range(call.callee.span()));
+            if PURE_FUNCTIONS.contains(&callee)
+                || callee.starts_with("Math.")
+                || callee.starts_with("Object.")
+            {
                 return;
             }
-            return self.unknown(arguments.chain([object]), effects);
+            return self.add_unknown_call(arguments.chain([object]), effects);
         }
-        let name = code.text(code.source(call.callee.span()));
+        let name = code.source_text(code.source_range(call.callee.span()));
         // `eval` can have any effect.
-        effects.full |= name == "eval";
-        if !PURE.contains(&name) {
-            self.unknown(arguments, effects);
+        effects.full_barrier |= name == "eval";
+        if !PURE_FUNCTIONS.contains(&name) {
+            self.add_unknown_call(arguments, effects);
         }
     }
 
-    fn unknown<'e>(&self, given: impl Iterator<Item = &'e Expression<'a>>, effects: &mut CodeEffects)
+    fn add_unknown_call<'e>(&self, given: impl Iterator<Item = &'e Expression<'a>>, effects: &mut CodeEffects)
     where
         'a: 'e,
     {
         let code = self.code();
         for expression in given {
-            for root in roots(code, expression) {
+            for root in root_variables(code, expression) {
                 // The request's parameters are text and contain no functions.
-                if matches!(self.it.names.thing(root.symbol), Some(SymbolMeaning::Query)) {
+                if matches!(self.analysis.names.symbol_meaning(root.symbol), Some(SymbolMeaning::Query)) {
                     continue;
                 }
                 effects.barrier = true;
-                effects.writes.insert(EffectLocation::Content(self.it.sharing.holder(root.symbol)));
+                effects
+                    .writes
+                    .insert(EffectLocation::Content(self.analysis.sharing.representative(root.symbol)));
             }
         }
     }
 }
 
 /// Whether a `return`, `break` or `continue` within a node continues outside of it.
-pub(crate) fn leaves(code: &CodeText<'_, '_>, jump: NodeId, node: NodeId) -> bool {
-    target(code, jump).is_none_or(|target| !code.is_inside(target, node))
+pub(crate) fn jumps_out_of(code: &CodeText<'_, '_>, jump: NodeId, node: NodeId) -> bool {
+    jump_target(code, jump).is_none_or(|target| !code.is_inside(target, node))
 }
 
 /// Returns the statement that a `break` or `continue` refers to, or `None` for `return`.
-pub(crate) fn target(code: &CodeText<'_, '_>, jump: NodeId) -> Option<NodeId> {
+pub(crate) fn jump_target(code: &CodeText<'_, '_>, jump: NodeId) -> Option<NodeId> {
     let (label, is_break) = match code.kind(jump) {
         AstKind::BreakStatement(it) => (it.label.as_ref(), true),
         AstKind::ContinueStatement(it) => (it.label.as_ref(), false),

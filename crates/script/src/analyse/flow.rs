@@ -12,7 +12,7 @@ use oxc_span::{GetSpan, Span};
 use oxc_syntax::operator::UnaryOperator;
 use oxc_syntax::symbol::SymbolId;
 
-use super::code::{CodeText, FunctionId, node_of, plain};
+use super::code::{CodeText, FunctionId, argument_expression, find_node_by_span};
 use super::names::{ScriptSymbols, SymbolMeaning};
 
 /// A change to a variable or to its contents.
@@ -26,7 +26,7 @@ pub(crate) struct VariableChange {
     /// The variable that is the first index: in `x[i].a = 1`, for `x`, it is `i`.
     pub(crate) index: Option<SymbolId>,
     /// Whether the changed object is certainly part of this variable's contents.
-    pub(crate) is_sure: bool,
+    pub(crate) is_certain: bool,
 }
 
 /// A variable that an expression is derived from, with its first index.
@@ -43,13 +43,13 @@ pub(crate) struct DataFlow {
     /// The variables whose contents, or a part of them, a variable may hold.
     aliases: HashMap<SymbolId, Vec<RootVariable>>,
     /// The variables that may also hold other values.
-    unsure: HashSet<SymbolId>,
+    uncertain_variables: HashSet<SymbolId>,
     /// The arguments of functions: the function, the parameter's index, the argument and the call.
-    passed: Vec<(FunctionId, usize, RootVariable, NodeId)>,
+    passed_arguments: Vec<(FunctionId, usize, RootVariable, NodeId)>,
 }
 
 /// Methods that change their receiver.
-pub(crate) const CHANGING: &[&str] = &[
+pub(crate) const MUTATING_METHODS: &[&str] = &[
     "push",
     "pop",
     "shift",
@@ -67,10 +67,10 @@ pub(crate) const CHANGING: &[&str] = &[
 ];
 
 /// Methods that return a part of their receiver.
-const GIVING: &[&str] = &["at", "find", "findLast", "get"];
+const ELEMENT_METHODS: &[&str] = &["at", "find", "findLast", "get"];
 
 /// Methods that pass parts of their receiver to a callback.
-pub(crate) const VISITING: &[&str] = &[
+pub(crate) const CALLBACK_METHODS: &[&str] = &[
     "forEach",
     "map",
     "filter",
@@ -88,7 +88,7 @@ pub(crate) const VISITING: &[&str] = &[
 ];
 
 /// Built-in functions that change their first argument.
-pub(crate) const CHANGING_FIRST: &[&str] = &[
+pub(crate) const FIRST_ARGUMENT_MUTATORS: &[&str] = &[
     "Object.assign",
     "Object.defineProperty",
     "Object.defineProperties",
@@ -100,12 +100,12 @@ pub(crate) const CHANGING_FIRST: &[&str] = &[
 ];
 
 impl DataFlow {
-    pub(crate) fn of(code: &CodeText<'_, '_>, names: &ScriptSymbols) -> Self {
+    pub(crate) fn from_code(code: &CodeText<'_, '_>, names: &ScriptSymbols) -> Self {
         let mut flow = Self::default();
         for node in code.semantic.nodes().iter() {
-            flow.visit(code, names, node.id());
+            flow.visit_node(code, names, node.id());
         }
-        flow.close(code);
+        flow.propagate_changes(code);
         flow.changes.sort_by_key(|change| change.node);
         flow
     }
@@ -121,41 +121,41 @@ impl DataFlow {
     }
 
     /// Returns pairs of variables that may share their contents.
-    pub(crate) fn shares(&self) -> impl Iterator<Item = (SymbolId, SymbolId)> + '_ {
+    pub(crate) fn alias_pairs(&self) -> impl Iterator<Item = (SymbolId, SymbolId)> + '_ {
         self.aliases.iter().flat_map(|(symbol, roots)| roots.iter().map(|root| (*symbol, root.symbol)))
     }
 
-    fn visit(&mut self, code: &CodeText<'_, '_>, names: &ScriptSymbols, node: NodeId) {
+    fn visit_node(&mut self, code: &CodeText<'_, '_>, names: &ScriptSymbols, node: NodeId) {
         match code.kind(node) {
-            AstKind::IdentifierReference(_) => self.assignment(code, node),
+            AstKind::IdentifierReference(_) => self.record_assignment(code, node),
             AstKind::StaticMemberExpression(_) | AstKind::ComputedMemberExpression(_)
-                if is_target(code, node) =>
+                if is_assignment_target(code, node) =>
             {
-                self.change(root_of_member(code, node), node);
+                self.record_change(root_of_member(code, node), node);
             }
             AstKind::VariableDeclarator(declarator) => {
                 if let Some(init) = &declarator.init {
-                    self.bind(code, &declarator.id, init);
+                    self.bind_pattern(code, &declarator.id, init);
                 }
             }
             AstKind::AssignmentExpression(assignment) => {
                 let name = assignment.left.get_identifier_name();
-                let target = node_of(code, node, assignment.left.span()).filter(|_| name.is_some());
+                let target = find_node_by_span(code, node, assignment.left.span()).filter(|_| name.is_some());
                 if let Some(symbol) = target.and_then(|target| code.symbol(target)) {
-                    self.alias(code, symbol, &assignment.right);
+                    self.record_alias(code, symbol, &assignment.right);
                 }
             }
             AstKind::ForOfStatement(of) => {
                 if let ForStatementLeft::VariableDeclaration(declaration) = &of.left {
-                    declaration.declarations.iter().for_each(|it| self.bind(code, &it.id, &of.right));
+                    declaration.declarations.iter().for_each(|it| self.bind_pattern(code, &it.id, &of.right));
                 }
             }
-            AstKind::CallExpression(call) => self.call(code, names, node, call),
+            AstKind::CallExpression(call) => self.visit_call(code, names, node, call),
             _ => {}
         }
     }
 
-    fn assignment(&mut self, code: &CodeText<'_, '_>, node: NodeId) {
+    fn record_assignment(&mut self, code: &CodeText<'_, '_>, node: NodeId) {
         let is_write = code.reference(node).is_some_and(|reference| reference.is_write());
         if let Some(symbol) = code.symbol(node).filter(|_| is_write) {
             self.changes.push(VariableChange {
@@ -163,32 +163,37 @@ impl DataFlow {
                 symbol,
                 is_assignment: true,
                 index: None,
-                is_sure: true,
+                is_certain: true,
             });
         }
     }
 
-    fn change(&mut self, root: Option<RootVariable>, node: NodeId) {
+    fn record_change(&mut self, root: Option<RootVariable>, node: NodeId) {
         if let Some(RootVariable { symbol, index }) = root {
-            self.changes.push(VariableChange { node, symbol, is_assignment: false, index, is_sure: true });
+            self.changes.push(VariableChange { node, symbol, is_assignment: false, index, is_certain: true });
         }
     }
 
-    fn bind(&mut self, code: &CodeText<'_, '_>, pattern: &BindingPattern<'_>, value: &Expression<'_>) {
-        for symbol in bound(pattern) {
-            self.alias(code, symbol, value);
+    fn bind_pattern(
+        &mut self,
+        code: &CodeText<'_, '_>,
+        pattern: &BindingPattern<'_>,
+        value: &Expression<'_>,
+    ) {
+        for symbol in bound_symbols(pattern) {
+            self.record_alias(code, symbol, value);
         }
     }
 
-    fn alias(&mut self, code: &CodeText<'_, '_>, symbol: SymbolId, value: &Expression<'_>) {
-        let roots = roots(code, value);
+    fn record_alias(&mut self, code: &CodeText<'_, '_>, symbol: SymbolId, value: &Expression<'_>) {
+        let roots = root_variables(code, value);
         if roots.is_empty() {
-            self.unsure.insert(symbol);
+            self.uncertain_variables.insert(symbol);
         }
         self.aliases.entry(symbol).or_default().extend(roots);
     }
 
-    fn call(
+    fn visit_call(
         &mut self,
         code: &CodeText<'_, '_>,
         names: &ScriptSymbols,
@@ -196,56 +201,64 @@ impl DataFlow {
         call: &CallExpression<'_>,
     ) {
         let callee = call.callee.get_inner_expression();
-        if let Some((object, method)) = member(callee) {
-            let root = roots(code, object).first().copied();
-            let is_resource =
-                root.is_some_and(|root| matches!(names.thing(root.symbol), Some(SymbolMeaning::External(_))));
+        if let Some((object, method)) = member_access(callee) {
+            let root = root_variables(code, object).first().copied();
+            let is_resource = root.is_some_and(|root| {
+                matches!(names.symbol_meaning(root.symbol), Some(SymbolMeaning::External(_)))
+            });
             if is_resource {
                 return;
             }
-            if CHANGING.contains(&method) || method.starts_with("set") && method.len() > 3 {
-                self.change(root, node);
+            if MUTATING_METHODS.contains(&method) || method.starts_with("set") && method.len() > 3 {
+                self.record_change(root, node);
             }
-            if VISITING.contains(&method) {
-                self.visited(code, call, object, if method.starts_with("reduce") { 1 } else { 0 });
+            if CALLBACK_METHODS.contains(&method) {
+                self.bind_callback_parameter(
+                    code,
+                    call,
+                    object,
+                    if method.starts_with("reduce") { 1 } else { 0 },
+                );
             }
         }
-        if CHANGING_FIRST.contains(&code.text(code.source(callee.span())))
-            && let Some(first) = call.arguments.first().and_then(plain)
+        if FIRST_ARGUMENT_MUTATORS.contains(&code.source_text(code.source_range(callee.span())))
+            && let Some(first) = call.arguments.first().and_then(argument_expression)
         {
-            self.change(roots(code, first).first().copied(), node);
+            self.record_change(root_variables(code, first).first().copied(), node);
         }
         let Some(function) = identifier_function(code, callee) else { return };
         for (index, argument) in call.arguments.iter().enumerate() {
-            let given = plain(argument).map(|argument| roots(code, argument)).unwrap_or_default();
-            self.passed.extend(given.into_iter().map(|root| (function, index, root, node)));
+            let given = argument_expression(argument)
+                .map(|argument| root_variables(code, argument))
+                .unwrap_or_default();
+            self.passed_arguments.extend(given.into_iter().map(|root| (function, index, root, node)));
         }
     }
 
     /// Binds the parameter of a callback to parts of the receiver: `list.forEach(..)`.
-    fn visited(
+    fn bind_callback_parameter(
         &mut self,
         code: &CodeText<'_, '_>,
         call: &CallExpression<'_>,
         object: &Expression<'_>,
         parameter: usize,
     ) {
-        let Some(callback) = call.arguments.first().and_then(plain) else { return };
+        let Some(callback) = call.arguments.first().and_then(argument_expression) else { return };
         let parameters = match callback.get_inner_expression() {
             Expression::ArrowFunctionExpression(arrow) => &arrow.params,
             Expression::FunctionExpression(function) => &function.params,
             _ => return,
         };
         if let Some(parameter) = parameters.items.get(parameter) {
-            self.bind(code, &parameter.pattern, object);
+            self.bind_pattern(code, &parameter.pattern, object);
         }
     }
 
     /// Propagates changes to aliases, and from parameters to arguments.
-    fn close(&mut self, code: &CodeText<'_, '_>) {
+    fn propagate_changes(&mut self, code: &CodeText<'_, '_>) {
         let mut takers: HashMap<SymbolId, Vec<(RootVariable, NodeId)>> = HashMap::new();
-        for (function, index, root, node) in &self.passed {
-            let parameters = parameters(code, *function);
+        for (function, index, root, node) in &self.passed_arguments {
+            let parameters = parameter_symbols(code, *function);
             for symbol in parameters.get(*index).into_iter().flatten() {
                 takers.entry(*symbol).or_default().push((*root, *node));
             }
@@ -258,10 +271,14 @@ impl DataFlow {
             if change.is_assignment {
                 continue;
             }
-            let is_sure = change.is_sure && !self.unsure.contains(&change.symbol);
+            let is_sure = change.is_certain && !self.uncertain_variables.contains(&change.symbol);
             let held = self.aliases.get(&change.symbol).into_iter().flatten();
-            let held =
-                held.map(|root| VariableChange { symbol: root.symbol, index: root.index, is_sure, ..change });
+            let held = held.map(|root| VariableChange {
+                symbol: root.symbol,
+                index: root.index,
+                is_certain: is_sure,
+                ..change
+            });
             let given = takers.get(&change.symbol).into_iter().flatten();
             let given = given.map(|(root, node)| VariableChange {
                 node: *node,
@@ -277,25 +294,25 @@ impl DataFlow {
 }
 
 fn identifier_function(code: &CodeText<'_, '_>, callee: &Expression<'_>) -> Option<FunctionId> {
-    code.named.get(&super::code::identifier(code, callee)?).copied()
+    code.functions_by_symbol.get(&super::code::identifier_symbol(code, callee)?).copied()
 }
 
 /// Returns the symbols that each parameter of a function binds, without `...rest`.
-pub(crate) fn parameters(code: &CodeText<'_, '_>, function: FunctionId) -> Vec<Vec<SymbolId>> {
-    let Some(parameters) = formal(code, function) else { return Vec::new() };
-    parameters.items.iter().map(|parameter| bound(&parameter.pattern)).collect()
+pub(crate) fn parameter_symbols(code: &CodeText<'_, '_>, function: FunctionId) -> Vec<Vec<SymbolId>> {
+    let Some(parameters) = formal_parameters(code, function) else { return Vec::new() };
+    parameters.items.iter().map(|parameter| bound_symbols(&parameter.pattern)).collect()
 }
 
 /// Returns the symbols that may hold an argument of a call, by its index.
-pub(crate) fn receivers(
+pub(crate) fn argument_receivers(
     code: &CodeText<'_, '_>,
     function: FunctionId,
     arguments: &[Argument<'_>],
     index: usize,
 ) -> Vec<SymbolId> {
-    let mut parameters = parameters(code, function);
-    let rest = formal(code, function).and_then(|it| it.rest.as_ref());
-    let rest = rest.map(|it| bound(&it.rest.argument)).unwrap_or_default();
+    let mut parameters = parameter_symbols(code, function);
+    let rest = formal_parameters(code, function).and_then(|it| it.rest.as_ref());
+    let rest = rest.map(|it| bound_symbols(&it.rest.argument)).unwrap_or_default();
     // Arguments after a spread can be at any index.
     if arguments.iter().take(index + 1).any(Argument::is_spread) {
         parameters.push(rest);
@@ -304,7 +321,7 @@ pub(crate) fn receivers(
     if index < parameters.len() { parameters.swap_remove(index) } else { rest }
 }
 
-fn formal<'a>(code: &CodeText<'_, 'a>, function: FunctionId) -> Option<&'a FormalParameters<'a>> {
+fn formal_parameters<'a>(code: &CodeText<'_, 'a>, function: FunctionId) -> Option<&'a FormalParameters<'a>> {
     let parameters = match code.kind(code.functions[function].node) {
         AstKind::Function(function) => &function.params,
         AstKind::ArrowFunctionExpression(arrow) => &arrow.params,
@@ -314,12 +331,12 @@ fn formal<'a>(code: &CodeText<'_, 'a>, function: FunctionId) -> Option<&'a Forma
 }
 
 /// Returns the symbols that a pattern binds.
-pub(crate) fn bound(pattern: &BindingPattern<'_>) -> Vec<SymbolId> {
+pub(crate) fn bound_symbols(pattern: &BindingPattern<'_>) -> Vec<SymbolId> {
     pattern.get_binding_identifiers().iter().filter_map(|id| id.symbol_id.get()).collect()
 }
 
 /// Returns the object and the name of `object.name`.
-pub(crate) fn member<'b, 'a>(expression: &'b Expression<'a>) -> Option<(&'b Expression<'a>, &'b str)> {
+pub(crate) fn member_access<'b, 'a>(expression: &'b Expression<'a>) -> Option<(&'b Expression<'a>, &'b str)> {
     match expression.get_inner_expression() {
         Expression::StaticMemberExpression(member) => Some((&member.object, member.property.name.as_str())),
         Expression::ComputedMemberExpression(member) => match &member.expression {
@@ -331,43 +348,45 @@ pub(crate) fn member<'b, 'a>(expression: &'b Expression<'a>) -> Option<(&'b Expr
 }
 
 /// Returns the variables that an expression may be equal to, or a part of.
-pub(crate) fn roots(code: &CodeText<'_, '_>, expression: &Expression<'_>) -> Vec<RootVariable> {
+pub(crate) fn root_variables(code: &CodeText<'_, '_>, expression: &Expression<'_>) -> Vec<RootVariable> {
     match expression.get_inner_expression() {
         Expression::Identifier(_) => {
-            let symbol = super::code::identifier(code, expression);
+            let symbol = super::code::identifier_symbol(code, expression);
             symbol.map(|symbol| RootVariable { symbol, index: None }).into_iter().collect()
         }
-        Expression::StaticMemberExpression(member) => roots(code, &member.object),
+        Expression::StaticMemberExpression(member) => root_variables(code, &member.object),
         Expression::ComputedMemberExpression(member) => {
-            let index = super::code::identifier(code, &member.expression);
+            let index = super::code::identifier_symbol(code, &member.expression);
             let is_first = matches!(member.object.get_inner_expression(), Expression::Identifier(_));
-            let mut roots = roots(code, &member.object);
+            let mut roots = root_variables(code, &member.object);
             if is_first {
                 roots.iter_mut().for_each(|root| root.index = index);
             }
             roots
         }
         Expression::ChainExpression(chain) => match &chain.expression {
-            oxc_ast::ast::ChainElement::CallExpression(call) => given(code, call),
-            other => other.as_member_expression().map(|it| roots(code, it.object())).unwrap_or_default(),
+            oxc_ast::ast::ChainElement::CallExpression(call) => call_result_roots(code, call),
+            other => {
+                other.as_member_expression().map(|it| root_variables(code, it.object())).unwrap_or_default()
+            }
         },
-        Expression::CallExpression(call) => given(code, call),
+        Expression::CallExpression(call) => call_result_roots(code, call),
         Expression::LogicalExpression(either) => {
-            [roots(code, &either.left), roots(code, &either.right)].concat()
+            [root_variables(code, &either.left), root_variables(code, &either.right)].concat()
         }
         Expression::ConditionalExpression(either) => {
-            [roots(code, &either.consequent), roots(code, &either.alternate)].concat()
+            [root_variables(code, &either.consequent), root_variables(code, &either.alternate)].concat()
         }
-        Expression::AssignmentExpression(assignment) => roots(code, &assignment.right),
-        Expression::AwaitExpression(awaited) => roots(code, &awaited.argument),
+        Expression::AssignmentExpression(assignment) => root_variables(code, &assignment.right),
+        Expression::AwaitExpression(awaited) => root_variables(code, &awaited.argument),
         _ => Vec::new(),
     }
 }
 
 /// Returns the variables that the result of a call may be a part of: `list.find(..)`.
-fn given(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> Vec<RootVariable> {
-    match member(&call.callee) {
-        Some((object, method)) if GIVING.contains(&method) => roots(code, object),
+fn call_result_roots(code: &CodeText<'_, '_>, call: &CallExpression<'_>) -> Vec<RootVariable> {
+    match member_access(&call.callee) {
+        Some((object, method)) if ELEMENT_METHODS.contains(&method) => root_variables(code, object),
         _ => Vec::new(),
     }
 }
@@ -376,11 +395,11 @@ fn root_of_member(code: &CodeText<'_, '_>, node: NodeId) -> Option<RootVariable>
     let (object, index) = match code.kind(node) {
         AstKind::StaticMemberExpression(member) => (&member.object, None),
         AstKind::ComputedMemberExpression(member) => {
-            (&member.object, super::code::identifier(code, &member.expression))
+            (&member.object, super::code::identifier_symbol(code, &member.expression))
         }
         _ => return None,
     };
-    let mut root = roots(code, object).first().copied()?;
+    let mut root = root_variables(code, object).first().copied()?;
     if matches!(object.get_inner_expression(), Expression::Identifier(_)) {
         root.index = index;
     }
@@ -388,7 +407,7 @@ fn root_of_member(code: &CodeText<'_, '_>, node: NodeId) -> Option<RootVariable>
 }
 
 /// Whether an expression is assigned, updated or deleted.
-pub(crate) fn is_target(code: &CodeText<'_, '_>, node: NodeId) -> bool {
+pub(crate) fn is_assignment_target(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     let span = code.span(node);
     let is = |other: Span| other == span;
     match code.kind(code.parent(node)) {
@@ -402,7 +421,7 @@ pub(crate) fn is_target(code: &CodeText<'_, '_>, node: NodeId) -> bool {
         AstKind::ForOfStatement(each) => is(each.left.span()),
         AstKind::UnaryExpression(unary) => unary.operator == UnaryOperator::Delete,
         AstKind::ParenthesizedExpression(_) | AstKind::ChainExpression(_) => {
-            is_target(code, code.parent(node))
+            is_assignment_target(code, code.parent(node))
         }
         _ => false,
     }

@@ -8,7 +8,7 @@ use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
 use super::capture::{self, CapturedVariables};
-use super::code::{CodeText, FunctionId, FunctionRole, node_of};
+use super::code::{CodeText, FunctionId, FunctionRole, find_node_by_span};
 use super::template::UrlPattern;
 use crate::method::HandlerMethod;
 use crate::program::CellScope;
@@ -29,7 +29,7 @@ pub(crate) enum SymbolMeaning {
 /// service.
 #[derive(Debug, Default)]
 pub(crate) struct ScriptSymbols {
-    pub(crate) things: HashMap<SymbolId, SymbolMeaning>,
+    pub(crate) symbol_meanings: HashMap<SymbolId, SymbolMeaning>,
     pub(crate) services: Vec<ServiceSymbol>,
     pub(crate) cells: Vec<CellSymbol>,
     pub(crate) resources: Vec<ResourceSymbol>,
@@ -38,7 +38,7 @@ pub(crate) struct ScriptSymbols {
     /// The handlers, in source order.
     pub(crate) handlers: Vec<HandlerSymbol>,
     /// Functions and classes in blocks of nested resources that use variables of an enclosing handler.
-    pub(crate) capturing: BTreeSet<NodeId>,
+    pub(crate) capturing_declarations: BTreeSet<NodeId>,
     pub(crate) externals: Vec<ExternalSymbol>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct ResourceSymbol {
     pub(crate) literal: Option<String>,
     /// The handler that declares it at runtime.
     pub(crate) parent: Option<usize>,
-    pub(crate) captured: CapturedVariables,
+    pub(crate) captures: CapturedVariables,
     pub(crate) number: usize,
 }
 
@@ -97,30 +97,30 @@ pub(crate) struct ExternalSymbol {
 }
 
 impl ScriptSymbols {
-    pub(crate) fn of(code: &CodeText<'_, '_>) -> Self {
+    pub(crate) fn from_code(code: &CodeText<'_, '_>) -> Self {
         let mut names = Self::default();
         names.find_services(code);
         names.find_symbols(code);
-        names.capturing = capture::capturing(code, &names);
+        names.capturing_declarations = capture::find_capturing_declarations(code, &names);
         names.find_resources(code);
         names.find_handlers(code);
         names.finish_cells(code);
         names
     }
 
-    pub(crate) fn thing(&self, symbol: SymbolId) -> Option<SymbolMeaning> {
-        self.things.get(&symbol).copied()
+    pub(crate) fn symbol_meaning(&self, symbol: SymbolId) -> Option<SymbolMeaning> {
+        self.symbol_meanings.get(&symbol).copied()
     }
 
     pub(crate) fn cell(&self, symbol: SymbolId) -> Option<usize> {
-        match self.thing(symbol)? {
+        match self.symbol_meaning(symbol)? {
             SymbolMeaning::Cell(cell) => Some(cell),
             _ => None,
         }
     }
 
     pub(crate) fn external(&self, symbol: SymbolId) -> Option<usize> {
-        match self.thing(symbol)? {
+        match self.symbol_meaning(symbol)? {
             SymbolMeaning::External(external) => Some(external),
             _ => None,
         }
@@ -153,33 +153,33 @@ impl ScriptSymbols {
         for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
             match &it.kind {
                 ConstructKind::State { names } => {
-                    let service = code.service_of(code.statements[construct]);
+                    let service = code.enclosing_service(code.statements[construct]);
                     let Some(service) = service.and_then(|it| self.service_at(it)) else { continue };
-                    names.iter().for_each(|name| self.cell_named(code, construct, service, name));
+                    names.iter().for_each(|name| self.add_cell(code, construct, service, name));
                 }
                 ConstructKind::External { names } => {
-                    names.iter().for_each(|name| self.external_named(code, name));
+                    names.iter().for_each(|name| self.add_external(code, name));
                 }
                 _ => {}
             }
         }
         for function in &code.functions {
             if matches!(function.role, FunctionRole::Handler(_)) {
-                self.parameters(code, function.node);
+                self.add_handler_parameters(code, function.node);
             }
         }
     }
 
-    fn parameters(&mut self, code: &CodeText<'_, '_>, node: NodeId) {
+    fn add_handler_parameters(&mut self, code: &CodeText<'_, '_>, node: NodeId) {
         let AstKind::Function(function) = code.kind(node) else { return };
         let things = [SymbolMeaning::Query, SymbolMeaning::Response];
         for (parameter, thing) in function.params.items.iter().zip(things) {
             let symbol = parameter.pattern.get_binding_identifier().and_then(|id| id.symbol_id.get());
-            self.things.extend(symbol.map(|symbol| (symbol, thing)));
+            self.symbol_meanings.extend(symbol.map(|symbol| (symbol, thing)));
         }
     }
 
-    fn cell_named(
+    fn add_cell(
         &mut self,
         code: &CodeText<'_, '_>,
         construct: ConstructId,
@@ -189,8 +189,8 @@ impl ScriptSymbols {
         let Some(symbol) = name.symbol else { return };
         let AstKind::VariableDeclarator(declarator) = code.kind(code.declaration(symbol)) else { return };
         let initial = declarator.init.as_ref();
-        let initial = initial.and_then(|init| node_of(code, code.declaration(symbol), init.span()));
-        self.things.insert(symbol, SymbolMeaning::Cell(self.cells.len()));
+        let initial = initial.and_then(|init| find_node_by_span(code, code.declaration(symbol), init.span()));
+        self.symbol_meanings.insert(symbol, SymbolMeaning::Cell(self.cells.len()));
         self.cells.push(CellSymbol {
             construct,
             symbol,
@@ -205,12 +205,12 @@ impl ScriptSymbols {
         });
     }
 
-    fn external_named(&mut self, code: &CodeText<'_, '_>, name: &ConstructName) {
+    fn add_external(&mut self, code: &CodeText<'_, '_>, name: &ConstructName) {
         let Some(symbol) = name.symbol else { return };
         let AstKind::VariableDeclarator(declarator) = code.kind(code.declaration(symbol)) else { return };
         let Some(init) = &declarator.init else { return };
-        let template = UrlPattern::of(code, init);
-        self.things.insert(symbol, SymbolMeaning::External(self.externals.len()));
+        let template = UrlPattern::from_expression(code, init);
+        self.symbol_meanings.insert(symbol, SymbolMeaning::External(self.externals.len()));
         self.externals.push(ExternalSymbol { name: name.text.clone(), template });
     }
 
@@ -219,11 +219,11 @@ impl ScriptSymbols {
         for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
             let ConstructKind::Res { literal, .. } = &it.kind else { continue };
             let statement = code.statements[construct];
-            let Some(service) = code.service_of(statement).and_then(|it| self.service_at(it)) else {
+            let Some(service) = code.enclosing_service(statement).and_then(|it| self.service_at(it)) else {
                 continue;
             };
-            let captured = capture::of(code, self, construct);
-            let is_nested = code.handler_of(statement).is_some();
+            let captured = capture::resource_captures(code, self, construct);
+            let is_nested = code.enclosing_handler(statement).is_some();
             let is_static = literal.is_some() && (!is_nested || captured.is_empty());
             let known = literal.as_ref().filter(|_| is_static).map(|path| (service, path.clone()));
             if let Some(resource) = known.as_ref().and_then(|known| by_path.get(known)) {
@@ -234,7 +234,7 @@ impl ScriptSymbols {
             by_path.extend(known.map(|known| (known, self.resources.len())));
             self.declarations.insert(construct, self.resources.len());
             // The construct of the parent. `find_handlers` replaces it by the index of the handler.
-            let parent = code.handler_of(statement).filter(|_| !is_static);
+            let parent = code.enclosing_handler(statement).filter(|_| !is_static);
             let number = self.services[service].resources.len();
             self.services[service].resources.push(self.resources.len());
             let (constructs, literal) = (vec![construct], literal.clone());
@@ -245,7 +245,7 @@ impl ScriptSymbols {
                 service,
                 literal,
                 parent,
-                captured,
+                captures: captured,
                 number,
             });
         }
@@ -255,7 +255,9 @@ impl ScriptSymbols {
         for (construct, it) in code.parsed.syntax.constructs.iter().enumerate() {
             let ConstructKind::On { method, .. } = &it.kind else { continue };
             let resource = it.parent.and_then(|parent| self.resource_at(parent));
-            let (Some(resource), Some(function)) = (resource, code.function_for(construct)) else { continue };
+            let (Some(resource), Some(function)) = (resource, code.construct_function(construct)) else {
+                continue;
+            };
             let service = self.resources[resource].service;
             let number = self.services[service].handlers.len();
             self.services[service].handlers.push(self.handlers.len());
@@ -265,17 +267,17 @@ impl ScriptSymbols {
         for index in 0..self.resources.len() {
             self.resources[index].parent =
                 self.resources[index].parent.and_then(|parent| self.handler_at(parent));
-            let key = self.key(code, index);
-            self.resources[index].key = keys[self.resources[index].service].unique(key, '#');
+            let key = self.resource_key(code, index);
+            self.resources[index].key = keys[self.resources[index].service].unique_name(key, '#');
         }
     }
 
     /// Returns the key of a resource: `/data`, or `/start POST > /red/` for one that a handler declares.
-    fn key(&self, code: &CodeText<'_, '_>, index: usize) -> String {
+    fn resource_key(&self, code: &CodeText<'_, '_>, index: usize) -> String {
         let resource = &self.resources[index];
         let path = resource.literal.clone().unwrap_or_else(|| {
             let statement = code.statements[resource.constructs[0]];
-            let strings = code.inside(statement).map(|node| code.kind(node));
+            let strings = code.subtree_nodes(statement).map(|node| code.kind(node));
             let first =
                 strings.take_while(|kind| !matches!(kind, AstKind::Function(_))).find_map(
                     |kind| match kind {
@@ -292,7 +294,7 @@ impl ScriptSymbols {
 
     fn handler_key(&self, handler: usize) -> String {
         let handler = &self.handlers[handler];
-        format!("{} {}", self.resources[handler.resource].key, handler.method.word())
+        format!("{} {}", self.resources[handler.resource].key, handler.method.as_str())
     }
 
     fn finish_cells(&mut self, code: &CodeText<'_, '_>) {
@@ -303,7 +305,7 @@ impl ScriptSymbols {
         for index in 0..self.cells.len() {
             let around = code.construct(self.cells[index].construct).parent;
             let statement = code.statements[self.cells[index].construct];
-            let scope = match (code.own_handler_of(statement), around) {
+            let scope = match (code.emitting_handler(statement), around) {
                 (Some(handler), _) => self.handler_at(handler).map(CellScope::Handler),
                 (_, Some(around)) => self.resource_at(around).map(CellScope::Resource),
                 _ => None,
@@ -318,8 +320,8 @@ impl ScriptSymbols {
             let number = self.services[service].cells.len();
             self.services[service].cells.push(index);
             let cell = &mut self.cells[index];
-            cell.view = views[service].unique(name, '$');
-            cell.key = keys[service].unique(key, '#');
+            cell.view = views[service].unique_name(name, '$');
+            cell.key = keys[service].unique_name(key, '#');
             (cell.scope, cell.number) = (scope, number);
         }
     }
@@ -329,21 +331,21 @@ impl ScriptSymbols {
 #[derive(Clone, Debug, Default)]
 struct UniqueNames {
     /// The number of times that each name has been requested.
-    given: HashMap<String, usize>,
+    request_counts: HashMap<String, usize>,
 }
 
 impl UniqueNames {
-    fn unique(&mut self, name: String, sign: char) -> String {
-        let mut nth = self.given.get(&name).copied().unwrap_or(0);
+    fn unique_name(&mut self, name: String, sign: char) -> String {
+        let mut nth = self.request_counts.get(&name).copied().unwrap_or(0);
         let unique = loop {
             nth += 1;
             let next = if nth == 1 { name.clone() } else { format!("{name}{sign}{nth}") };
-            if !self.given.contains_key(&next) {
+            if !self.request_counts.contains_key(&next) {
                 break next;
             }
         };
-        self.given.insert(unique.clone(), 1);
-        self.given.insert(name, nth);
+        self.request_counts.insert(unique.clone(), 1);
+        self.request_counts.insert(name, nth);
         unique
     }
 }

@@ -10,7 +10,7 @@ use oxc_semantic::NodeId;
 use super::ScriptAnalysis;
 use super::effects::{CodeEffects, EffectAnalyzer, EffectLocation};
 use crate::syntax::ConstructId;
-use units::{mean_the_same_without_their_declarations, parts, split};
+use units::{block_parts, can_hoist_declarations, split_into_units};
 
 pub(crate) mod units;
 
@@ -28,8 +28,8 @@ pub(crate) struct ParPlan {
 pub(crate) struct ParSegment {
     pub(crate) units: Vec<ParUnit>,
     /// The number of units at the beginning and at the end that run in place, because they do not wait.
-    pub(crate) before: usize,
-    pub(crate) after: usize,
+    pub(crate) leading_units: usize,
+    pub(crate) trailing_units: usize,
 }
 
 /// A unit, which runs as a whole.
@@ -38,7 +38,7 @@ pub(crate) struct ParUnit {
     pub(crate) steps: Vec<UnitStep>,
     pub(crate) effects: CodeEffects,
     /// The earlier units of the segment that it waits for, with the reasons.
-    pub(crate) needs: BTreeMap<usize, EffectLocation>,
+    pub(crate) dependencies: BTreeMap<usize, EffectLocation>,
 }
 
 /// A step of a unit.
@@ -52,7 +52,7 @@ pub(crate) enum UnitStep {
 
 impl ParPlan {
     /// Returns the plan of a `par` construct.
-    pub(crate) fn of(
+    pub(crate) fn from_construct(
         analysis: &ScriptAnalysis<'_, '_>,
         observer: &EffectAnalyzer<'_, '_, '_>,
         construct: ConstructId,
@@ -60,23 +60,24 @@ impl ParPlan {
         let code = &analysis.code;
         let mut plan = Self { construct, segments: Vec::new(), functions: Vec::new() };
         let mut units: Vec<ParUnit> = Vec::new();
-        for part in parts(code, code.statements[construct]) {
+        for part in block_parts(code, code.statements[construct]) {
             if matches!(code.kind(part), AstKind::Function(_)) {
                 plan.functions.push(part);
             } else {
-                units.extend(split(analysis, observer, part));
+                units.extend(split_into_units(analysis, observer, part));
             }
         }
-        if !mean_the_same_without_their_declarations(code, &units) {
+        if !can_hoist_declarations(code, &units) {
             units.iter_mut().for_each(|unit| unit.effects.barrier = true);
         }
-        plan.segments = segments(units);
+        plan.segments = split_into_segments(units);
         plan
     }
 
     /// Returns the calls that units make for later ones, in order.
-    pub(crate) fn taken_out(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let steps = self.segments.iter().flat_map(ParSegment::parallel).flat_map(|(_, unit)| &unit.steps);
+    pub(crate) fn hoisted_calls(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let steps =
+            self.segments.iter().flat_map(ParSegment::parallel_units).flat_map(|(_, unit)| &unit.steps);
         steps.filter_map(|step| match step {
             UnitStep::Call(call) => Some(*call),
             UnitStep::Statement(_) => None,
@@ -84,8 +85,8 @@ impl ParPlan {
     }
 
     /// Returns the statements that run in a function of their own.
-    pub(crate) fn moved(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let units = self.segments.iter().flat_map(ParSegment::parallel);
+    pub(crate) fn moved_statements(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let units = self.segments.iter().flat_map(ParSegment::parallel_units);
         units.flat_map(|(_, unit)| &unit.steps).filter_map(|step| match step {
             UnitStep::Statement(statement) => Some(*statement),
             UnitStep::Call(_) => None,
@@ -94,50 +95,51 @@ impl ParPlan {
 }
 
 /// Cuts before and after units that leave the block or declare a resource.
-fn segments(units: Vec<ParUnit>) -> Vec<ParSegment> {
+fn split_into_segments(units: Vec<ParUnit>) -> Vec<ParSegment> {
     let (mut segments, mut open) = (Vec::new(), Vec::new());
     for unit in units {
-        let is_full = unit.effects.full;
+        let is_full = unit.effects.full_barrier;
         if is_full && !open.is_empty() {
-            segments.push(ParSegment::of(std::mem::take(&mut open)));
+            segments.push(ParSegment::from_units(std::mem::take(&mut open)));
         }
         open.push(unit);
         if is_full {
-            segments.push(ParSegment::of(std::mem::take(&mut open)));
+            segments.push(ParSegment::from_units(std::mem::take(&mut open)));
         }
     }
     if !open.is_empty() {
-        segments.push(ParSegment::of(open));
+        segments.push(ParSegment::from_units(open));
     }
     segments
 }
 
 impl ParSegment {
-    fn of(mut units: Vec<ParUnit>) -> Self {
-        connect(&mut units);
-        let mut units = joined(units);
-        let needed = UnitDependencies::of(&units);
+    fn from_units(mut units: Vec<ParUnit>) -> Self {
+        add_dependencies(&mut units);
+        let mut units = merge_units(units);
+        let needed = UnitDependencies::from_units(&units);
         let waiting: Vec<usize> = (0..units.len()).filter(|index| units[*index].effects.io > 0).collect();
-        if waiting.windows(2).all(|pair| needed.has(pair[1], pair[0])) {
-            let before = units.len();
-            return Self { units, before, after: 0 };
+        if waiting.windows(2).all(|pair| needed.depends_on(pair[1], pair[0])) {
+            let leading_units = units.len();
+            return Self { units, leading_units, trailing_units: 0 };
         }
-        let before = units.iter().take_while(|unit| unit.effects.io == 0 && unit.needs.is_empty()).count();
+        let leading_units =
+            units.iter().take_while(|unit| unit.effects.io == 0 && unit.dependencies.is_empty()).count();
         let after = usize::from(units.last().is_some_and(|unit| unit.effects.io == 0));
         for (unit, direct) in units.iter_mut().zip(needed.direct) {
-            unit.needs.retain(|earlier, _| direct.contains(earlier));
+            unit.dependencies.retain(|earlier, _| direct.contains(earlier));
         }
-        Self { units, before, after }
+        Self { units, leading_units, trailing_units: after }
     }
 
     /// Returns the units that run in parallel, with their indices.
-    pub(crate) fn parallel(&self) -> impl Iterator<Item = (usize, &ParUnit)> {
-        self.units.iter().enumerate().take(self.units.len() - self.after).skip(self.before)
+    pub(crate) fn parallel_units(&self) -> impl Iterator<Item = (usize, &ParUnit)> {
+        self.units.iter().enumerate().take(self.units.len() - self.trailing_units).skip(self.leading_units)
     }
 }
 
 /// Adds dependencies between units with a common location, and of barriers on all units before them.
-fn connect(units: &mut [ParUnit]) {
+fn add_dependencies(units: &mut [ParUnit]) {
     let mut reads: BTreeMap<EffectLocation, Vec<usize>> = BTreeMap::new();
     let mut writes: BTreeMap<EffectLocation, Vec<usize>> = BTreeMap::new();
     for later in 0..units.len() {
@@ -152,23 +154,25 @@ fn connect(units: &mut [ParUnit]) {
         for (places, touched) in [(&mut reads, &effects.reads), (&mut writes, &effects.writes)] {
             touched.iter().for_each(|it| places.entry(*it).or_default().push(later));
         }
-        units[later].needs = needs;
+        units[later].dependencies = needs;
     }
 }
 
 /// Joins neighbouring units that do not wait, if the second depends on no call that the first does not depend
 /// on.
-fn joined(units: Vec<ParUnit>) -> Vec<ParUnit> {
-    let needed = UnitDependencies::of(&units);
+fn merge_units(units: Vec<ParUnit>) -> Vec<ParUnit> {
+    let needed = UnitDependencies::from_units(&units);
     let waits: Vec<bool> = units.iter().map(|unit| unit.effects.io > 0).collect();
     let needs_no_more = |index: usize| {
-        (0..index).filter(|it| waits[*it]).all(|it| !needed.has(index, it) || needed.has(index - 1, it))
+        (0..index)
+            .filter(|it| waits[*it])
+            .all(|it| !needed.depends_on(index, it) || needed.depends_on(index - 1, it))
     };
     let mut place = Vec::with_capacity(units.len());
     let mut result: Vec<ParUnit> = Vec::new();
     for (index, mut unit) in units.into_iter().enumerate() {
         let mut needs = BTreeMap::new();
-        for (earlier, why) in &unit.needs {
+        for (earlier, why) in &unit.dependencies {
             needs.entry(place[*earlier]).or_insert(*why);
         }
         let joins = index > 0 && !waits[index] && !waits[index - 1] && needs_no_more(index);
@@ -180,10 +184,10 @@ fn joined(units: Vec<ParUnit>) -> Vec<ParUnit> {
                 last.effects.barrier |= unit.effects.barrier;
                 needs.remove(&(place[index - 1]));
                 for (earlier, why) in needs {
-                    last.needs.entry(earlier).or_insert(why);
+                    last.dependencies.entry(earlier).or_insert(why);
                 }
             }
-            None => result.push(ParUnit { needs, ..unit }),
+            None => result.push(ParUnit { dependencies: needs, ..unit }),
         }
         place.push(result.len() - 1);
     }
@@ -193,36 +197,36 @@ fn joined(units: Vec<ParUnit>) -> Vec<ParUnit> {
 /// The transitive dependencies of units.
 struct UnitDependencies {
     /// All dependencies of each unit, as a bit set of earlier units.
-    all: Vec<Vec<u64>>,
+    transitive: Vec<Vec<u64>>,
     /// The direct dependencies of each unit, without those that others imply.
     direct: Vec<BTreeSet<usize>>,
 }
 
 impl UnitDependencies {
-    fn of(units: &[ParUnit]) -> Self {
-        let mut needed = Self { all: Vec::new(), direct: Vec::new() };
+    fn from_units(units: &[ParUnit]) -> Self {
+        let mut needed = Self { transitive: Vec::new(), direct: Vec::new() };
         for (index, unit) in units.iter().enumerate() {
             let (mut all, mut direct) = (vec![0; index.div_ceil(64)], BTreeSet::new());
             // In descending order, since only later dependencies can imply an earlier one.
-            for earlier in unit.needs.keys().rev() {
-                if is_in(&all, *earlier) {
+            for earlier in unit.dependencies.keys().rev() {
+                if contains_bit(&all, *earlier) {
                     continue;
                 }
                 direct.insert(*earlier);
                 all[earlier / 64] |= 1 << (earlier % 64);
-                all.iter_mut().zip(&needed.all[*earlier]).for_each(|(to, from)| *to |= from);
+                all.iter_mut().zip(&needed.transitive[*earlier]).for_each(|(to, from)| *to |= from);
             }
-            needed.all.push(all);
+            needed.transitive.push(all);
             needed.direct.push(direct);
         }
         needed
     }
 
-    fn has(&self, later: usize, earlier: usize) -> bool {
-        is_in(&self.all[later], earlier)
+    fn depends_on(&self, later: usize, earlier: usize) -> bool {
+        contains_bit(&self.transitive[later], earlier)
     }
 }
 
-fn is_in(set: &[u64], index: usize) -> bool {
+fn contains_bit(set: &[u64], index: usize) -> bool {
     set.get(index / 64).is_some_and(|bits| bits >> (index % 64) & 1 == 1)
 }

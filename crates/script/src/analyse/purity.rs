@@ -14,31 +14,31 @@ use crate::method::HandlerMethod;
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// The directive of a file, service or handler that allows its GET handlers to make unsafe calls.
-const ALLOWED: &str = "allow unsafe calls in GET";
+const ALLOW_UNSAFE_DIRECTIVE: &str = "allow unsafe calls in GET";
 
 pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let mut told = BTreeSet::new();
-    let allowing = allowing(&analysis.code);
+    let allowing = find_allowing_functions(&analysis.code);
     for handler in &analysis.names.handlers {
         if matches!(handler.method, HandlerMethod::Get | HandlerMethod::Head) {
-            let method = handler.method.word();
+            let method = handler.method.as_str();
             let safe = PurityAnalysis {
                 analysis,
-                allowing: &allowing,
+                allowing_functions: &allowing,
                 construct: handler.construct,
                 function: handler.function,
                 method,
             };
-            safe.declarations(found);
-            safe.changes(&mut told, found);
-            safe.calls(&mut told, found);
+            safe.check_declarations(found);
+            safe.check_changes(&mut told, found);
+            safe.check_calls(&mut told, found);
         }
     }
 }
 
 struct PurityAnalysis<'s, 'p, 'a> {
     analysis: &'s ScriptAnalysis<'p, 'a>,
-    allowing: &'s BTreeSet<FunctionId>,
+    allowing_functions: &'s BTreeSet<FunctionId>,
     construct: ConstructId,
     function: FunctionId,
     method: &'static str,
@@ -49,10 +49,10 @@ impl PurityAnalysis<'_, '_, '_> {
         &self.analysis.code
     }
 
-    fn declarations(&self, found: &mut Vec<ScriptDiagnostic>) {
+    fn check_declarations(&self, found: &mut Vec<ScriptDiagnostic>) {
         let code = self.code();
-        for (id, construct) in code.parsed.syntax.within(self.construct) {
-            if code.handler_of(code.statements[id]) != Some(self.construct) {
+        for (id, construct) in code.parsed.syntax.nested_constructs(self.construct) {
+            if code.enclosing_handler(code.statements[id]) != Some(self.construct) {
                 continue;
             }
             let error = match &construct.kind {
@@ -85,23 +85,31 @@ impl PurityAnalysis<'_, '_, '_> {
     }
 
     /// Returns the functions that this handler may run, with the node that refers to each.
-    fn reached(&self) -> Vec<(FunctionId, Option<NodeId>)> {
-        let touched = &self.analysis.touched;
+    fn reached_functions(&self) -> Vec<(FunctionId, Option<NodeId>)> {
+        let touched = &self.analysis.state_accesses;
         let mut all = vec![(self.function, None)];
-        for (function, node) in touched.uses_of(self.function) {
-            all.extend(touched.reach(*function).into_iter().map(|it| (it, Some(*node))));
+        for (function, node) in touched.referenced_functions(self.function) {
+            all.extend(touched.reachable_functions(*function).into_iter().map(|it| (it, Some(*node))));
         }
         all
     }
 
-    fn changes(&self, told: &mut BTreeSet<(NodeId, DiagnosticCode)>, found: &mut Vec<ScriptDiagnostic>) {
+    fn check_changes(
+        &self,
+        told: &mut BTreeSet<(NodeId, DiagnosticCode)>,
+        found: &mut Vec<ScriptDiagnostic>,
+    ) {
         let code = self.code();
-        for (function, from) in self.reached() {
-            for change in
-                self.analysis.flow.changes.iter().filter(|it| it.is_sure && code.home(it.node) == function)
+        for (function, from) in self.reached_functions() {
+            for change in self
+                .analysis
+                .flow
+                .changes
+                .iter()
+                .filter(|it| it.is_certain && code.owning_function(it.node) == function)
             {
                 let Some(cell) = self.analysis.names.cell(change.symbol) else { continue };
-                let is_own = code.own_handler_of(change.node).is_none_or(|it| it == self.construct);
+                let is_own = code.emitting_handler(change.node).is_none_or(|it| it == self.construct);
                 if !is_own || !told.insert((change.node, DiagnosticCode::GetWrites)) {
                     continue;
                 }
@@ -109,28 +117,28 @@ impl PurityAnalysis<'_, '_, '_> {
                 let label = if change.is_assignment { "this sets it" } else { "this changes it" };
                 let error = ScriptDiagnostic::error(
                     DiagnosticCode::GetWrites,
-                    code.place(change.node),
+                    code.node_range(change.node),
                     format!("a {method} handler changes the state `{name}`"),
                     label,
                     "change state in a PUT, POST, PATCH or DELETE handler; to sort or cut a list for an answer, copy it \
                      before, as in `list.slice()`",
                 );
                 found.push(
-                    self.with_place(error, from)
-                        .and(self.analysis.names.cells[cell].place.clone(), "declared here"),
+                    self.add_context_labels(error, from)
+                        .with_label(self.analysis.names.cells[cell].place.clone(), "declared here"),
                 );
             }
         }
     }
 
-    fn calls(&self, told: &mut BTreeSet<(NodeId, DiagnosticCode)>, found: &mut Vec<ScriptDiagnostic>) {
+    fn check_calls(&self, told: &mut BTreeSet<(NodeId, DiagnosticCode)>, found: &mut Vec<ScriptDiagnostic>) {
         let code = self.code();
-        if self.is_allowed() {
+        if self.allows_unsafe_calls() {
             return;
         }
-        for (function, from) in self.reached() {
+        for (function, from) in self.reached_functions() {
             for (node, wait) in
-                self.analysis.calls.waits.iter().filter(|(node, _)| code.home(**node) == function)
+                self.analysis.calls.waits.iter().filter(|(node, _)| code.owning_function(**node) == function)
             {
                 let WaitOperation::Resource { method, .. } = wait else { continue };
                 let is_safe =
@@ -140,40 +148,40 @@ impl PurityAnalysis<'_, '_, '_> {
                 }
                 let error = ScriptDiagnostic::error(
                     DiagnosticCode::GetUnsafe,
-                    code.place(*node),
-                    format!("a {} handler makes a {} request", self.method, method.word()),
+                    code.node_range(*node),
+                    format!("a {} handler makes a {} request", self.method, method.as_str()),
                     "callers do not expect that it changes anything",
                     format!(
-                        "answer a POST or PUT with it instead; or, if it changes nothing, allow it in the handler's first line: `\"{ALLOWED}\"`"
+                        "answer a POST or PUT with it instead; or, if it changes nothing, allow it in the handler's first line: `\"{ALLOW_UNSAFE_DIRECTIVE}\"`"
                     ),
                 );
-                found.push(self.with_place(error, from));
+                found.push(self.add_context_labels(error, from));
             }
         }
     }
 
-    fn with_place(&self, error: ScriptDiagnostic, from: Option<NodeId>) -> ScriptDiagnostic {
+    fn add_context_labels(&self, error: ScriptDiagnostic, from: Option<NodeId>) -> ScriptDiagnostic {
         let construct = self.code().construct(self.construct);
         let head = match &construct.kind {
             ConstructKind::On { method_span, .. } => construct.span.start..method_span.end,
             _ => construct.span.clone(),
         };
-        let error = error.and(head, "in this handler");
+        let error = error.with_label(head, "in this handler");
         match from {
-            Some(node) => error.and(self.code().place(node), "reached from here"),
+            Some(node) => error.with_label(self.code().node_range(node), "reached from here"),
             None => error,
         }
     }
 
-    fn is_allowed(&self) -> bool {
-        let mut around = self.code().functions_around(self.function);
-        around.any(|function| self.allowing.contains(&function))
+    fn allows_unsafe_calls(&self) -> bool {
+        let mut around = self.code().enclosing_functions(self.function);
+        around.any(|function| self.allowing_functions.contains(&function))
     }
 }
 
 /// Returns the functions, services and files with the directive.
-fn allowing(code: &CodeText<'_, '_>) -> BTreeSet<FunctionId> {
-    let says = |kind: AstKind<'_>| matches!(kind, AstKind::Directive(it) if it.expression.value == ALLOWED);
+fn find_allowing_functions(code: &CodeText<'_, '_>) -> BTreeSet<FunctionId> {
+    let says = |kind: AstKind<'_>| matches!(kind, AstKind::Directive(it) if it.expression.value == ALLOW_UNSAFE_DIRECTIVE);
     let directives = code.semantic.nodes().iter().filter(|node| says(node.kind()));
-    directives.map(|node| code.function_of(node.id())).collect()
+    directives.map(|node| code.enclosing_function(node.id())).collect()
 }

@@ -11,22 +11,26 @@ use oxc_syntax::operator::{AssignmentOperator, UnaryOperator};
 use oxc_syntax::symbol::SymbolId;
 
 use super::ScriptAnalysis;
-use super::code::{CodeText, FunctionId, identifier};
-use super::flow::member;
+use super::code::{CodeText, FunctionId, identifier_symbol};
+use super::flow::member_access;
 use super::names::{ScriptSymbols, SymbolMeaning};
 use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::program::{HeaderReads, RequestReads};
 
 /// Returns the parts of the request that a handler can read.
-pub(crate) fn reads(code: &CodeText<'_, '_>, names: &ScriptSymbols, function: FunctionId) -> RequestReads {
+pub(crate) fn request_reads(
+    code: &CodeText<'_, '_>,
+    names: &ScriptSymbols,
+    function: FunctionId,
+) -> RequestReads {
     let mut reads = RequestReads { query: false, headers: false, body: false };
     let node = code.functions[function].node;
     if !matches!(code.kind(node), AstKind::Function(_)) {
         return RequestReads::default();
     }
-    let Some(query) = query_of(code, names, function) else { return reads };
-    for reference in code.uses(query) {
-        let Some(names) = parts(code, reference.node_id()) else { return RequestReads::default() };
+    let Some(query) = request_parameter(code, names, function) else { return reads };
+    for reference in code.symbol_references(query) {
+        let Some(names) = read_members(code, reference.node_id()) else { return RequestReads::default() };
         for name in names {
             match name.as_str() {
                 "$headers" => reads.headers = true,
@@ -45,13 +49,13 @@ pub(crate) fn header_reads(
     names: &ScriptSymbols,
     function: FunctionId,
 ) -> HeaderReads {
-    if !reads(code, names, function).headers {
+    if !request_reads(code, names, function).headers {
         return HeaderReads::Named(Vec::new());
     }
-    let Some(query) = query_of(code, names, function) else { return HeaderReads::Any };
+    let Some(query) = request_parameter(code, names, function) else { return HeaderReads::Any };
     let mut found = BTreeSet::new();
-    for reference in code.uses(query) {
-        let Some(members) = parts(code, reference.node_id()) else { return HeaderReads::Any };
+    for reference in code.symbol_references(query) {
+        let Some(members) = read_members(code, reference.node_id()) else { return HeaderReads::Any };
         if !members.iter().any(|name| name == "$headers") {
             continue;
         }
@@ -61,7 +65,7 @@ pub(crate) fn header_reads(
             code.kind(headers),
             AstKind::StaticMemberExpression(_) | AstKind::ComputedMemberExpression(_)
         );
-        match parts(code, headers).filter(|_| is_member) {
+        match read_members(code, headers).filter(|_| is_member) {
             Some(members) => found.extend(members),
             None => return HeaderReads::Any,
         }
@@ -70,14 +74,18 @@ pub(crate) fn header_reads(
 }
 
 /// Returns the parameter of a handler that holds the request.
-fn query_of(code: &CodeText<'_, '_>, names: &ScriptSymbols, function: FunctionId) -> Option<SymbolId> {
+fn request_parameter(
+    code: &CodeText<'_, '_>,
+    names: &ScriptSymbols,
+    function: FunctionId,
+) -> Option<SymbolId> {
     let AstKind::Function(it) = code.kind(code.functions[function].node) else { return None };
     let query = it.params.items.first()?.pattern.get_binding_identifier()?.symbol_id.get()?;
-    (names.thing(query) == Some(SymbolMeaning::Query)).then_some(query)
+    (names.symbol_meaning(query) == Some(SymbolMeaning::Query)).then_some(query)
 }
 
 /// Returns the members that a use of an object reads, or `None` if it may read any.
-fn parts(code: &CodeText<'_, '_>, name: NodeId) -> Option<Vec<String>> {
+fn read_members(code: &CodeText<'_, '_>, name: NodeId) -> Option<Vec<String>> {
     match code.kind(code.parent(name)) {
         AstKind::StaticMemberExpression(member) => Some(vec![member.property.name.to_string()]),
         AstKind::ComputedMemberExpression(member) if member.object.span() == code.span(name) => {
@@ -109,16 +117,17 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         .collect();
     for node in code.semantic.nodes().iter() {
         let AstKind::AssignmentExpression(assignment) = node.kind() else { continue };
-        let target =
-            code.inside(node.id()).find(|it| code.span(*it) == assignment.left.span() && *it != node.id());
+        let target = code
+            .subtree_nodes(node.id())
+            .find(|it| code.span(*it) == assignment.left.span() && *it != node.id());
         let cell = target.and_then(|target| code.symbol(target)).and_then(|symbol| numbers.get(&symbol));
         let (Some(cell), AssignmentOperator::Addition) = (cell, assignment.operator) else { continue };
-        let from = member(&assignment.right).and_then(|(object, _)| identifier(code, object));
-        if from.is_none_or(|symbol| names.thing(symbol) != Some(SymbolMeaning::Query)) {
+        let from = member_access(&assignment.right).and_then(|(object, _)| identifier_symbol(code, object));
+        if from.is_none_or(|symbol| names.symbol_meaning(symbol) != Some(SymbolMeaning::Query)) {
             continue;
         }
-        let place = code.source(assignment.right.span());
-        let text = code.text(place.clone());
+        let place = code.source_range(assignment.right.span());
+        let text = code.source_text(place.clone());
         found.push(
             ScriptDiagnostic::error(
                 DiagnosticCode::QueryText,

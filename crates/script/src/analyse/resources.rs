@@ -7,7 +7,9 @@ use crate::syntax::ConstructKind;
 pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for resource in names.resources.iter().filter(|resource| resource.parent.is_none()) {
-        for id in resource.constructs.iter().filter(|id| code.handler_of(code.statements[**id]).is_some()) {
+        for id in
+            resource.constructs.iter().filter(|id| code.enclosing_handler(code.statements[**id]).is_some())
+        {
             let ConstructKind::Res { path, .. } = &code.construct(*id).kind else { continue };
             found.push(
                 ScriptDiagnostic::error(

@@ -16,16 +16,20 @@ use oxc_semantic::{AstNode, NodeId};
 use oxc_span::{GetSpan, Span};
 use oxc_syntax::symbol::SymbolId;
 
-use super::builtins::{ANSWERING, TAKING, callback, is_known, is_pure};
-use super::code::{CodeText, FunctionId, identifier, node_of, plain};
-use super::flow::{CHANGING, DataFlow, bound, member, parameters, receivers};
+use super::builtins::{
+    NON_ALIASING_METHODS, REMOVAL_METHODS, callback_argument, is_known_method, is_pure_call,
+};
+use super::code::{CodeText, FunctionId, argument_expression, find_node_by_span, identifier_symbol};
+use super::flow::{
+    DataFlow, MUTATING_METHODS, argument_receivers, bound_symbols, member_access, parameter_symbols,
+};
 use super::names::{ScriptSymbols, SymbolMeaning};
 
 /// The classes of variables.
 #[derive(Debug, Default)]
 pub(crate) struct VariableSharing {
     /// The representative of each variable that is not its own.
-    heads: HashMap<SymbolId, SymbolId>,
+    representatives: HashMap<SymbolId, SymbolId>,
     /// The members of each class with several variables, by their representative.
     members: HashMap<SymbolId, Vec<SymbolId>>,
 }
@@ -35,258 +39,283 @@ struct SharingLinks<'l, 'p, 'a> {
     names: &'l ScriptSymbols,
     sharing: VariableSharing,
     /// The arguments of functions: the variables of the parameter, and those that the argument may hold.
-    passed: Vec<(FunctionId, Vec<SymbolId>, Vec<SymbolId>)>,
+    passed_arguments: Vec<(FunctionId, Vec<SymbolId>, Vec<SymbolId>)>,
     /// The variables that thrown values may hold, and the variables of `catch`.
-    thrown: Vec<SymbolId>,
-    caught: Vec<SymbolId>,
+    thrown_variables: Vec<SymbolId>,
+    catch_variables: Vec<SymbolId>,
     /// Functions that receive values other than through their parameters, or return values other than through
     /// `return`.
-    open: BTreeSet<FunctionId>,
+    open_functions: BTreeSet<FunctionId>,
 }
 
 impl VariableSharing {
-    pub(crate) fn of(code: &CodeText<'_, '_>, names: &ScriptSymbols, flow: &DataFlow) -> Self {
+    pub(crate) fn from_code(code: &CodeText<'_, '_>, names: &ScriptSymbols, flow: &DataFlow) -> Self {
         let mut links = SharingLinks {
             code,
             names,
             sharing: Self::default(),
-            passed: Vec::new(),
-            thrown: Vec::new(),
-            caught: Vec::new(),
-            open: open(code),
+            passed_arguments: Vec::new(),
+            thrown_variables: Vec::new(),
+            catch_variables: Vec::new(),
+            open_functions: find_open_functions(code),
         };
-        for (a, b) in flow.shares() {
-            links.sharing.join(a, b);
+        for (a, b) in flow.alias_pairs() {
+            links.sharing.merge_classes(a, b);
         }
-        for (symbol, function) in &code.named {
-            if links.open.contains(function) {
-                let inside = links.inside(code.functions[*function].node);
-                links.join([*symbol].into_iter().chain(inside));
+        for (symbol, function) in &code.functions_by_symbol {
+            if links.open_functions.contains(function) {
+                let inside = links.variables_inside(code.functions[*function].node);
+                links.join_symbols([*symbol].into_iter().chain(inside));
             }
         }
         for node in code.semantic.nodes().iter() {
-            links.visit(node.id());
+            links.visit_node(node.id());
         }
-        links.catch();
-        links.pass();
+        links.join_caught_values();
+        links.join_passed_arguments();
         links.sharing
     }
 
     /// Returns the representative of all variables that may share the contents of a variable.
-    pub(crate) fn holder(&self, symbol: SymbolId) -> SymbolId {
-        self.heads.get(&symbol).copied().unwrap_or(symbol)
+    pub(crate) fn representative(&self, symbol: SymbolId) -> SymbolId {
+        self.representatives.get(&symbol).copied().unwrap_or(symbol)
     }
 
     /// Returns all variables that may share the contents of a variable, including itself.
-    pub(crate) fn class(&self, symbol: SymbolId) -> Vec<SymbolId> {
-        self.members.get(&self.holder(symbol)).cloned().unwrap_or_else(|| vec![symbol])
+    pub(crate) fn alias_class(&self, symbol: SymbolId) -> Vec<SymbolId> {
+        self.members.get(&self.representative(symbol)).cloned().unwrap_or_else(|| vec![symbol])
     }
 
     /// Joins two classes. Returns whether they were separate.
-    fn join(&mut self, a: SymbolId, b: SymbolId) -> bool {
-        let (a, b) = (self.holder(a), self.holder(b));
+    fn merge_classes(&mut self, a: SymbolId, b: SymbolId) -> bool {
+        let (a, b) = (self.representative(a), self.representative(b));
         if a == b {
             return false;
         }
         let (head, other) = (a.min(b), a.max(b));
         let joining = self.members.remove(&other).unwrap_or_else(|| vec![other]);
-        self.heads.extend(joining.iter().map(|symbol| (*symbol, head)));
+        self.representatives.extend(joining.iter().map(|symbol| (*symbol, head)));
         self.members.entry(head).or_insert_with(|| vec![head]).extend(joining);
         true
     }
 }
 
 impl<'a> SharingLinks<'_, '_, 'a> {
-    fn join(&mut self, symbols: impl IntoIterator<Item = SymbolId>) {
+    fn join_symbols(&mut self, symbols: impl IntoIterator<Item = SymbolId>) {
         let mut symbols = symbols.into_iter();
         let Some(first) = symbols.next() else { return };
         for other in symbols {
-            self.sharing.join(first, other);
+            self.sharing.merge_classes(first, other);
         }
     }
 
-    fn visit(&mut self, node: NodeId) {
+    fn visit_node(&mut self, node: NodeId) {
         match self.code.kind(node) {
             AstKind::VariableDeclarator(declarator) => {
                 if let Some(init) = &declarator.init {
-                    self.join(bound(&declarator.id).into_iter().chain(self.held(init)));
+                    self.join_symbols(
+                        bound_symbols(&declarator.id).into_iter().chain(self.held_variables(init)),
+                    );
                 }
             }
             AstKind::AssignmentExpression(assignment) => {
-                let targets = self.targets(node, &assignment.left);
-                let held = self.held(&assignment.right);
-                self.join(targets.into_iter().chain(held));
+                let targets = self.assignment_targets(node, &assignment.left);
+                let held = self.held_variables(&assignment.right);
+                self.join_symbols(targets.into_iter().chain(held));
             }
             AstKind::ForOfStatement(of) => {
                 let left = match &of.left {
                     ForStatementLeft::VariableDeclaration(it) => {
-                        it.declarations.iter().flat_map(|it| bound(&it.id)).collect()
+                        it.declarations.iter().flat_map(|it| bound_symbols(&it.id)).collect()
                     }
-                    left => self.all_in(node, left.span()),
+                    left => self.variables_in_span(node, left.span()),
                 };
-                self.join(left.into_iter().chain(self.held(&of.right)));
+                self.join_symbols(left.into_iter().chain(self.held_variables(&of.right)));
             }
             // Default values.
             AstKind::AssignmentPattern(pattern) => {
-                self.join(bound(&pattern.left).into_iter().chain(self.held(&pattern.right)));
+                self.join_symbols(
+                    bound_symbols(&pattern.left).into_iter().chain(self.held_variables(&pattern.right)),
+                );
             }
             AstKind::FormalParameter(parameter) => {
                 if let Some(value) = &parameter.initializer {
-                    self.join(bound(&parameter.pattern).into_iter().chain(self.held(value)));
+                    self.join_symbols(
+                        bound_symbols(&parameter.pattern).into_iter().chain(self.held_variables(value)),
+                    );
                 }
             }
-            AstKind::ThrowStatement(it) if !self.code.responds(node) => {
-                let held = self.held(&it.argument);
-                self.thrown.extend(held);
+            AstKind::ThrowStatement(it) if !self.code.is_respond(node) => {
+                let held = self.held_variables(&it.argument);
+                self.thrown_variables.extend(held);
             }
-            AstKind::CatchParameter(it) => self.caught.extend(bound(&it.pattern)),
+            AstKind::CatchParameter(it) => self.catch_variables.extend(bound_symbols(&it.pattern)),
             // The result of calling a generator, a replaceable function or a class may contain everything
             // that it uses.
-            AstKind::Function(it) if it.is_declaration() => self.declared(node, it.id.as_ref()),
-            AstKind::Class(it) => self.declared(node, it.id.as_ref()),
-            AstKind::CallExpression(call) => self.call(call),
+            AstKind::Function(it) if it.is_declaration() => self.join_declared_name(node, it.id.as_ref()),
+            AstKind::Class(it) => self.join_declared_name(node, it.id.as_ref()),
+            AstKind::CallExpression(call) => self.visit_call(call),
             AstKind::ReturnStatement(it) => {
                 if let Some(value) = &it.argument {
-                    self.returned(self.code.function_of(node), value);
+                    self.join_returned_value(self.code.enclosing_function(node), value);
                 }
             }
             AstKind::ArrowFunctionExpression(arrow) => {
-                let function = self.code.named.values().find(|it| self.code.functions[**it].node == node);
+                let function =
+                    self.code.functions_by_symbol.values().find(|it| self.code.functions[**it].node == node);
                 if let (Some(function), Some(value)) = (function, arrow.get_expression()) {
-                    self.returned(*function, value);
+                    self.join_returned_value(*function, value);
                 }
             }
             _ => {}
         }
     }
 
-    fn declared(&mut self, node: NodeId, name: Option<&BindingIdentifier<'_>>) {
+    fn join_declared_name(&mut self, node: NodeId, name: Option<&BindingIdentifier<'_>>) {
         let symbol = name.and_then(|name| name.symbol_id.get());
-        if let Some(symbol) = symbol.filter(|symbol| !self.code.named.contains_key(symbol)) {
-            self.join([symbol].into_iter().chain(self.inside(node)));
+        if let Some(symbol) = symbol.filter(|symbol| !self.code.functions_by_symbol.contains_key(symbol)) {
+            self.join_symbols([symbol].into_iter().chain(self.variables_inside(node)));
         }
     }
 
     /// Joins thrown and caught values: a thrown value may be caught anywhere.
-    fn catch(&mut self) {
-        let (thrown, caught) = (std::mem::take(&mut self.thrown), std::mem::take(&mut self.caught));
+    fn join_caught_values(&mut self) {
+        let (thrown, caught) =
+            (std::mem::take(&mut self.thrown_variables), std::mem::take(&mut self.catch_variables));
         if !thrown.is_empty() && !caught.is_empty() {
-            self.join(thrown.into_iter().chain(caught));
+            self.join_symbols(thrown.into_iter().chain(caught));
         }
     }
 
     /// Returns the variables whose contents an assignment changes.
-    fn targets(&self, node: NodeId, target: &AssignmentTarget<'a>) -> Vec<SymbolId> {
+    fn assignment_targets(&self, node: NodeId, target: &AssignmentTarget<'a>) -> Vec<SymbolId> {
         match target {
-            AssignmentTarget::StaticMemberExpression(it) => self.held(&it.object),
-            AssignmentTarget::ComputedMemberExpression(it) => self.held(&it.object),
-            _ => self.all_in(node, target.span()),
+            AssignmentTarget::StaticMemberExpression(it) => self.held_variables(&it.object),
+            AssignmentTarget::ComputedMemberExpression(it) => self.held_variables(&it.object),
+            _ => self.variables_in_span(node, target.span()),
         }
     }
 
-    fn returned(&mut self, function: FunctionId, value: &Expression<'a>) {
-        let named = self.code.named.iter().find(|(_, it)| **it == function).map(|(symbol, _)| *symbol);
+    fn join_returned_value(&mut self, function: FunctionId, value: &Expression<'a>) {
+        let named =
+            self.code.functions_by_symbol.iter().find(|(_, it)| **it == function).map(|(symbol, _)| *symbol);
         if let Some(symbol) = named {
-            self.join([symbol].into_iter().chain(self.held(value)));
+            self.join_symbols([symbol].into_iter().chain(self.held_variables(value)));
         }
     }
 
-    fn call(&mut self, call: &CallExpression<'a>) {
+    fn visit_call(&mut self, call: &CallExpression<'a>) {
         if let Some(function) = self.code.callee(call) {
-            return self.pass_to(function, call);
+            return self.record_arguments(function, call);
         }
-        let arguments = self.arguments(call);
-        let Some((object, method)) = member(&call.callee) else {
-            if !is_pure(self.code, call) {
-                self.join(self.held(&call.callee).into_iter().chain(arguments));
+        let arguments = self.call_argument_variables(call);
+        let Some((object, method)) = member_access(&call.callee) else {
+            if !is_pure_call(self.code, call) {
+                self.join_symbols(self.held_variables(&call.callee).into_iter().chain(arguments));
             }
             return;
         };
-        if self.is_resource(object) || is_pure(self.code, call) {
+        if self.is_resource(object) || is_pure_call(self.code, call) {
             return;
         }
-        let is_known = is_known(method) && !self.code.members.defines(method);
-        let callback = callback(call, method).and_then(plain).filter(|_| is_known);
+        let is_known = is_known_method(method) && !self.code.members.defines_method(method);
+        let callback = callback_argument(call, method).and_then(argument_expression).filter(|_| is_known);
         if let Some(callback) = callback {
-            return self.visited(call, object, callback);
+            return self.join_callback_parameters(call, object, callback);
         }
-        if !is_known || CHANGING.contains(&method) {
-            self.join(self.held(object).into_iter().chain(arguments));
+        if !is_known || MUTATING_METHODS.contains(&method) {
+            self.join_symbols(self.held_variables(object).into_iter().chain(arguments));
         }
     }
 
-    fn pass_to(&mut self, function: FunctionId, call: &CallExpression<'a>) {
+    fn record_arguments(&mut self, function: FunctionId, call: &CallExpression<'a>) {
         for (index, argument) in call.arguments.iter().enumerate() {
-            let symbols = receivers(self.code, function, &call.arguments, index);
-            let held = self.argument(argument);
-            self.passed.push((function, symbols, held));
+            let symbols = argument_receivers(self.code, function, &call.arguments, index);
+            let held = self.argument_variables(argument);
+            self.passed_arguments.push((function, symbols, held));
         }
-        if self.open.contains(&function) {
-            self.join(self.held(&call.callee).into_iter().chain(self.arguments(call)));
+        if self.open_functions.contains(&function) {
+            self.join_symbols(
+                self.held_variables(&call.callee).into_iter().chain(self.call_argument_variables(call)),
+            );
         }
     }
 
     /// Joins a callback's parameters with the receiver of the method and with the other arguments. The first
     /// parameter of a `reduce` callback holds the initial value and the callback's results.
-    fn visited(&mut self, call: &CallExpression<'a>, object: &Expression<'a>, callback: &Expression<'a>) {
-        let others = call.arguments.iter().skip(1).flat_map(|it| self.argument(it)).collect::<Vec<_>>();
+    fn join_callback_parameters(
+        &mut self,
+        call: &CallExpression<'a>,
+        object: &Expression<'a>,
+        callback: &Expression<'a>,
+    ) {
+        let others =
+            call.arguments.iter().skip(1).flat_map(|it| self.argument_variables(it)).collect::<Vec<_>>();
         let (node, items) = match callback.get_inner_expression() {
             Expression::ArrowFunctionExpression(it) => (it.node_id.get(), &it.params.items),
             Expression::FunctionExpression(it) => (it.node_id.get(), &it.params.items),
             name => {
-                let function = identifier(self.code, name).and_then(|it| self.code.named.get(&it)).copied();
+                let function = identifier_symbol(self.code, name)
+                    .and_then(|it| self.code.functions_by_symbol.get(&it))
+                    .copied();
                 if let Some(function) = function {
-                    let given = [self.held(object), others].concat();
-                    self.passed.push((function, parameters(self.code, function).concat(), given));
+                    let given = [self.held_variables(object), others].concat();
+                    self.passed_arguments.push((
+                        function,
+                        parameter_symbols(self.code, function).concat(),
+                        given,
+                    ));
                 }
                 return;
             }
         };
-        let is_reduced = member(&call.callee).is_some_and(|(_, method)| method.starts_with("reduce"));
+        let is_reduced = member_access(&call.callee).is_some_and(|(_, method)| method.starts_with("reduce"));
         let has_initial = is_reduced && call.arguments.len() > 1;
         let (first, rest) = items.split_at(usize::from(has_initial).min(items.len()));
         let symbols = |items: &[FormalParameter<'a>]| -> Vec<SymbolId> {
-            items.iter().flat_map(|it| bound(&it.pattern)).collect()
+            items.iter().flat_map(|it| bound_symbols(&it.pattern)).collect()
         };
         if is_reduced {
-            let kept = items.first().map(|it| bound(&it.pattern)).unwrap_or_default();
-            self.join(kept.into_iter().chain(self.results(node)));
+            let kept = items.first().map(|it| bound_symbols(&it.pattern)).unwrap_or_default();
+            self.join_symbols(kept.into_iter().chain(self.function_results(node)));
         }
         if has_initial {
-            self.join(symbols(first).into_iter().chain(others));
-            self.join(symbols(rest).into_iter().chain(self.held(object)));
+            self.join_symbols(symbols(first).into_iter().chain(others));
+            self.join_symbols(symbols(rest).into_iter().chain(self.held_variables(object)));
         } else {
-            self.join(symbols(rest).into_iter().chain(self.held(object)).chain(others));
+            self.join_symbols(symbols(rest).into_iter().chain(self.held_variables(object)).chain(others));
         }
     }
 
     /// Returns the variables that a function's result may hold.
-    fn results(&self, function: NodeId) -> Vec<SymbolId> {
+    fn function_results(&self, function: NodeId) -> Vec<SymbolId> {
         if let AstKind::ArrowFunctionExpression(arrow) = self.code.kind(function)
             && let Some(value) = arrow.get_expression()
         {
-            return self.held(value);
+            return self.held_variables(value);
         }
-        let own = self.code.function_at(function);
-        let inside = self.code.inside(function).filter(|node| Some(self.code.function_of(*node)) == own);
+        let own = self.code.function_at_node(function);
+        let inside =
+            self.code.subtree_nodes(function).filter(|node| Some(self.code.enclosing_function(*node)) == own);
         let values = inside.filter_map(|node| match self.code.kind(node) {
             AstKind::ReturnStatement(it) => it.argument.as_ref(),
             _ => None,
         });
-        values.flat_map(|value| self.held(value)).collect()
+        values.flat_map(|value| self.held_variables(value)).collect()
     }
 
     /// Joins parameters with their arguments, if the function lets the parameter escape or stores it in
     /// another parameter. Otherwise the function only uses it.
-    fn pass(&mut self) {
-        let passed = std::mem::take(&mut self.passed);
+    fn join_passed_arguments(&mut self) {
+        let passed = std::mem::take(&mut self.passed_arguments);
         loop {
             let mut grows = false;
             for (function, parameter, given) in &passed {
-                let escaping = parameter.iter().filter(|symbol| self.escapes(*function, parameter, **symbol));
+                let escaping =
+                    parameter.iter().filter(|symbol| self.parameter_escapes(*function, parameter, **symbol));
                 for symbol in escaping.copied().collect::<Vec<_>>() {
                     for other in given {
-                        grows |= self.sharing.join(symbol, *other);
+                        grows |= self.sharing.merge_classes(symbol, *other);
                     }
                 }
             }
@@ -296,22 +325,22 @@ impl<'a> SharingLinks<'_, '_, 'a> {
         }
     }
 
-    fn escapes(&self, function: FunctionId, parameter: &[SymbolId], symbol: SymbolId) -> bool {
+    fn parameter_escapes(&self, function: FunctionId, parameter: &[SymbolId], symbol: SymbolId) -> bool {
         let node = self.code.functions[function].node;
-        let others = parameters(self.code, function).concat();
-        self.sharing.class(symbol).into_iter().any(|other| {
+        let others = parameter_symbols(self.code, function).concat();
+        self.sharing.alias_class(symbol).into_iter().any(|other| {
             let is_inside = self.code.is_inside(self.code.declaration(other), node);
             !is_inside
-                || self.code.named.get(&other) == Some(&function)
+                || self.code.functions_by_symbol.get(&other) == Some(&function)
                 || (others.contains(&other) && !parameter.contains(&other))
         })
     }
 
     /// Returns the variables whose contents, or parts of them, a value may hold.
-    fn held(&self, value: &Expression<'a>) -> Vec<SymbolId> {
+    fn held_variables(&self, value: &Expression<'a>) -> Vec<SymbolId> {
         let code = self.code;
         match value.get_inner_expression() {
-            Expression::Identifier(_) => identifier(code, value).into_iter().collect(),
+            Expression::Identifier(_) => identifier_symbol(code, value).into_iter().collect(),
             Expression::StringLiteral(_)
             | Expression::NumericLiteral(_)
             | Expression::BooleanLiteral(_)
@@ -323,107 +352,120 @@ impl<'a> SharingLinks<'_, '_, 'a> {
             | Expression::UnaryExpression(_)
             | Expression::UpdateExpression(_) => Vec::new(),
             Expression::StaticMemberExpression(it) if it.property.name == "length" => Vec::new(),
-            Expression::StaticMemberExpression(it) => self.held(&it.object),
-            Expression::ComputedMemberExpression(it) => self.held(&it.object),
+            Expression::StaticMemberExpression(it) => self.held_variables(&it.object),
+            Expression::ComputedMemberExpression(it) => self.held_variables(&it.object),
             Expression::ChainExpression(it) => match &it.expression {
-                oxc_ast::ast::ChainElement::CallExpression(call) => self.result(call),
-                other => other.as_member_expression().map(|it| self.held(it.object())).unwrap_or_default(),
+                oxc_ast::ast::ChainElement::CallExpression(call) => self.call_result_variables(call),
+                other => other
+                    .as_member_expression()
+                    .map(|it| self.held_variables(it.object()))
+                    .unwrap_or_default(),
             },
-            Expression::CallExpression(call) => self.result(call),
-            Expression::LogicalExpression(it) => [self.held(&it.left), self.held(&it.right)].concat(),
+            Expression::CallExpression(call) => self.call_result_variables(call),
+            Expression::LogicalExpression(it) => {
+                [self.held_variables(&it.left), self.held_variables(&it.right)].concat()
+            }
             Expression::ConditionalExpression(it) => {
-                [self.held(&it.consequent), self.held(&it.alternate)].concat()
+                [self.held_variables(&it.consequent), self.held_variables(&it.alternate)].concat()
             }
             Expression::AssignmentExpression(it) => {
-                [self.targets(NodeId::ROOT, &it.left), self.held(&it.right)].concat()
+                [self.assignment_targets(NodeId::ROOT, &it.left), self.held_variables(&it.right)].concat()
             }
             Expression::SequenceExpression(it) => {
-                it.expressions.last().map(|it| self.held(it)).unwrap_or_default()
+                it.expressions.last().map(|it| self.held_variables(it)).unwrap_or_default()
             }
-            Expression::AwaitExpression(it) => self.held(&it.argument),
+            Expression::AwaitExpression(it) => self.held_variables(&it.argument),
             Expression::NewExpression(it) => {
-                let arguments = it.arguments.iter().flat_map(|it| self.argument(it));
-                self.held(&it.callee).into_iter().chain(arguments).collect()
+                let arguments = it.arguments.iter().flat_map(|it| self.argument_variables(it));
+                self.held_variables(&it.callee).into_iter().chain(arguments).collect()
             }
-            Expression::ArrayExpression(it) => it.elements.iter().flat_map(|it| self.element(it)).collect(),
+            Expression::ArrayExpression(it) => {
+                it.elements.iter().flat_map(|it| self.element_variables(it)).collect()
+            }
             Expression::ObjectExpression(it) => it
                 .properties
                 .iter()
                 .flat_map(|it| match it {
-                    ObjectPropertyKind::ObjectProperty(it) => self.held(&it.value),
-                    ObjectPropertyKind::SpreadProperty(it) => self.held(&it.argument),
+                    ObjectPropertyKind::ObjectProperty(it) => self.held_variables(&it.value),
+                    ObjectPropertyKind::SpreadProperty(it) => self.held_variables(&it.argument),
                 })
                 .collect(),
-            other => self.all_in(NodeId::ROOT, other.span()),
+            other => self.variables_in_span(NodeId::ROOT, other.span()),
         }
     }
 
-    fn element(&self, element: &ArrayExpressionElement<'a>) -> Vec<SymbolId> {
+    fn element_variables(&self, element: &ArrayExpressionElement<'a>) -> Vec<SymbolId> {
         match element {
-            ArrayExpressionElement::SpreadElement(it) => self.held(&it.argument),
+            ArrayExpressionElement::SpreadElement(it) => self.held_variables(&it.argument),
             ArrayExpressionElement::Elision(_) => Vec::new(),
-            other => other.as_expression().map(|it| self.held(it)).unwrap_or_default(),
+            other => other.as_expression().map(|it| self.held_variables(it)).unwrap_or_default(),
         }
     }
 
-    fn argument(&self, argument: &Argument<'a>) -> Vec<SymbolId> {
+    fn argument_variables(&self, argument: &Argument<'a>) -> Vec<SymbolId> {
         match argument {
-            Argument::SpreadElement(it) => self.held(&it.argument),
-            other => plain(other).map(|it| self.held(it)).unwrap_or_default(),
+            Argument::SpreadElement(it) => self.held_variables(&it.argument),
+            other => argument_expression(other).map(|it| self.held_variables(it)).unwrap_or_default(),
         }
     }
 
-    fn arguments(&self, call: &CallExpression<'a>) -> Vec<SymbolId> {
-        call.arguments.iter().flat_map(|it| self.argument(it)).collect()
+    fn call_argument_variables(&self, call: &CallExpression<'a>) -> Vec<SymbolId> {
+        call.arguments.iter().flat_map(|it| self.argument_variables(it)).collect()
     }
 
     /// Returns the variables whose contents the result of a call may hold.
-    fn result(&self, call: &CallExpression<'a>) -> Vec<SymbolId> {
+    fn call_result_variables(&self, call: &CallExpression<'a>) -> Vec<SymbolId> {
         if self.code.callee(call).is_some() {
-            return identifier(self.code, &call.callee).into_iter().collect();
+            return identifier_symbol(self.code, &call.callee).into_iter().collect();
         }
-        if is_pure(self.code, call) {
+        if is_pure_call(self.code, call) {
             return Vec::new();
         }
-        match member(&call.callee) {
+        match member_access(&call.callee) {
             Some((object, _)) if self.is_resource(object) => Vec::new(),
             Some((_, method))
-                if !self.code.members.defines(method)
-                    && (TAKING.contains(&method) || ANSWERING.contains(&method)) =>
+                if !self.code.members.defines_method(method)
+                    && (REMOVAL_METHODS.contains(&method) || NON_ALIASING_METHODS.contains(&method)) =>
             {
                 Vec::new()
             }
-            Some((object, _)) => [self.held(object), self.arguments(call)].concat(),
-            None if call.callee.get_inner_expression().is_function() => self.all_in(NodeId::ROOT, call.span),
-            None => [self.held(&call.callee), self.arguments(call)].concat(),
+            Some((object, _)) => [self.held_variables(object), self.call_argument_variables(call)].concat(),
+            None if call.callee.get_inner_expression().is_function() => {
+                self.variables_in_span(NodeId::ROOT, call.span)
+            }
+            None => [self.held_variables(&call.callee), self.call_argument_variables(call)].concat(),
         }
     }
 
     fn is_resource(&self, object: &Expression<'a>) -> bool {
-        let symbol = identifier(self.code, object);
-        symbol.is_some_and(|symbol| matches!(self.names.thing(symbol), Some(SymbolMeaning::External(_))))
+        let symbol = identifier_symbol(self.code, object);
+        symbol.is_some_and(|symbol| {
+            matches!(self.names.symbol_meaning(symbol), Some(SymbolMeaning::External(_)))
+        })
     }
 
     /// Returns all variables that are used in the node with this span.
-    fn all_in(&self, outer: NodeId, span: Span) -> Vec<SymbolId> {
-        node_of(self.code, outer, span).map(|node| self.inside(node)).unwrap_or_default()
+    fn variables_in_span(&self, outer: NodeId, span: Span) -> Vec<SymbolId> {
+        find_node_by_span(self.code, outer, span).map(|node| self.variables_inside(node)).unwrap_or_default()
     }
 
-    fn inside(&self, node: NodeId) -> Vec<SymbolId> {
-        self.code.inside(node).filter_map(|node| self.code.symbol(node)).collect()
+    fn variables_inside(&self, node: NodeId) -> Vec<SymbolId> {
+        self.code.subtree_nodes(node).filter_map(|node| self.code.symbol(node)).collect()
     }
 }
 
 /// Returns the functions that use `arguments`, in nested arrow functions too, and those that are used as
 /// constructors.
-fn open(code: &CodeText<'_, '_>) -> BTreeSet<FunctionId> {
+fn find_open_functions(code: &CodeText<'_, '_>) -> BTreeSet<FunctionId> {
     let is_arrow =
         |id: &FunctionId| matches!(code.kind(code.functions[*id].node), AstKind::ArrowFunctionExpression(_));
     let opened = |node: &AstNode<'_>| match node.kind() {
         AstKind::IdentifierReference(name) if name.name == "arguments" => {
-            code.functions_around(code.function_of(node.id())).find(|id| !is_arrow(id))
+            code.enclosing_functions(code.enclosing_function(node.id())).find(|id| !is_arrow(id))
         }
-        AstKind::NewExpression(new) => code.named.get(&identifier(code, &new.callee)?).copied(),
+        AstKind::NewExpression(new) => {
+            code.functions_by_symbol.get(&identifier_symbol(code, &new.callee)?).copied()
+        }
         _ => None,
     };
     code.semantic.nodes().iter().filter_map(opened).collect()

@@ -24,9 +24,9 @@ pub(crate) enum UrlPatternPart {
 
 impl UrlPattern {
     /// Returns the template of an expression.
-    pub(crate) fn of(code: &CodeText<'_, '_>, expression: &Expression<'_>) -> Self {
+    pub(crate) fn from_expression(code: &CodeText<'_, '_>, expression: &Expression<'_>) -> Self {
         let mut template = Self::default();
-        template.add(code, expression);
+        template.add_expression(code, expression);
         if template.parts.is_empty() {
             template.parts.push(UrlPatternPart::Text(String::new()));
         }
@@ -34,27 +34,27 @@ impl UrlPattern {
     }
 
     /// Returns the number of arguments that a call needs.
-    pub(crate) fn holes(&self) -> usize {
+    pub(crate) fn placeholder_count(&self) -> usize {
         let pairs = self.parts.windows(2);
         pairs.filter(|pair| matches!(pair, [UrlPatternPart::Text(_), UrlPatternPart::Text(_)])).count()
     }
 
     /// Returns the beginning, if it is literal.
-    pub(crate) fn beginning(&self) -> Option<&str> {
+    pub(crate) fn literal_prefix(&self) -> Option<&str> {
         match self.parts.first()? {
             UrlPatternPart::Text(text) => Some(text),
             UrlPatternPart::Value(_) => None,
         }
     }
 
-    fn add(&mut self, code: &CodeText<'_, '_>, expression: &Expression<'_>) {
+    fn add_expression(&mut self, code: &CodeText<'_, '_>, expression: &Expression<'_>) {
         match expression.without_parentheses() {
-            Expression::StringLiteral(text) => self.text(&text.value),
+            Expression::StringLiteral(text) => self.add_text(&text.value),
             Expression::TemplateLiteral(template) => {
                 for (index, quasi) in template.quasis.iter().enumerate() {
-                    self.text(quasi.value.cooked.as_deref().unwrap_or(&quasi.value.raw));
+                    self.add_text(quasi.value.cooked.as_deref().unwrap_or(&quasi.value.raw));
                     if let Some(value) = template.expressions.get(index) {
-                        self.value(code, value);
+                        self.add_value(code, value);
                     }
                 }
             }
@@ -62,19 +62,19 @@ impl UrlPattern {
                 if sum.operator == BinaryOperator::Addition && is_text(expression) =>
             {
                 // An operand without any text is a single value: numbers are added before they become text.
-                self.add(code, &sum.left);
-                self.add(code, &sum.right);
+                self.add_expression(code, &sum.left);
+                self.add_expression(code, &sum.right);
             }
-            _ => self.value(code, expression),
+            _ => self.add_value(code, expression),
         }
     }
 
-    fn value(&mut self, code: &CodeText<'_, '_>, expression: &Expression<'_>) {
-        self.parts.push(UrlPatternPart::Value(code.source(expression.span())));
+    fn add_value(&mut self, code: &CodeText<'_, '_>, expression: &Expression<'_>) {
+        self.parts.push(UrlPatternPart::Value(code.source_range(expression.span())));
     }
 
-    fn text(&mut self, text: &str) {
-        let mut pieces = pieces(text).into_iter();
+    fn add_text(&mut self, text: &str) {
+        let mut pieces = split_placeholders(text).into_iter();
         let first = pieces.next().unwrap_or_default();
         match self.parts.last_mut() {
             Some(UrlPatternPart::Text(before)) => before.push_str(&first),
@@ -87,7 +87,7 @@ impl UrlPattern {
 }
 
 /// Splits a text at its placeholders.
-fn pieces(text: &str) -> Vec<String> {
+fn split_placeholders(text: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut characters = text.chars().peekable();
     while let Some(c) = characters.next() {

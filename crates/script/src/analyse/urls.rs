@@ -18,12 +18,12 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         if call.arguments.iter().any(|argument| matches!(argument, Argument::SpreadElement(_))) {
             continue;
         }
-        let (holes, given) = (names.externals[*external].template.holes(), call.arguments.len());
+        let (holes, given) = (names.externals[*external].template.placeholder_count(), call.arguments.len());
         let has_body = matches!(method, HandlerMethod::Post | HandlerMethod::Put | HandlerMethod::Patch);
         if given == holes || (has_body && given == holes + 1) {
             continue;
         }
-        let word = method.word().to_lowercase();
+        let word = method.as_str().to_lowercase();
         let wanted = match (holes, has_body) {
             (0, false) => "none: its URL has no `@`".to_owned(),
             (0, true) => "the body at most: its URL has no `@`".to_owned(),
@@ -37,12 +37,12 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         found.push(
             ScriptDiagnostic::error(
                 DiagnosticCode::Placeholders,
-                code.place(*node),
+                code.node_range(*node),
                 format!("`{}.{word}` is given {count}, and takes {wanted}", code.name(*symbol)),
                 format!("{count} here"),
                 help,
             )
-            .and(code.declared(*symbol), "the URL is declared here"),
+            .with_label(code.declaration_range(*symbol), "the URL is declared here"),
         );
     }
     for construct in &code.parsed.syntax.constructs {
@@ -50,7 +50,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         for name in declared {
             let Some(symbol) = name.symbol else { continue };
             let Some(external) = names.external(symbol) else { continue };
-            let Some(beginning) = names.externals[external].template.beginning() else { continue };
+            let Some(beginning) = names.externals[external].template.literal_prefix() else { continue };
             let is_whole = names.externals[external].template.parts.len() == 1;
             let leads = beginning.starts_with('/')
                 || beginning.starts_with("http://")
@@ -60,7 +60,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
             if !leads && !may_lead {
                 found.push(ScriptDiagnostic::error(
                     DiagnosticCode::Url,
-                    code.declared(symbol),
+                    code.declaration_range(symbol),
                     "a resource's URL begins with `/`, `http://` or `https://`",
                     "this one does not",
                     "write `/path` for a resource of this service, `http://name/path` for a registered service or a host",

@@ -63,7 +63,7 @@ pub enum DiagnosticCode {
 impl DiagnosticCode {
     /// Returns the code as it is printed and documented.
     #[must_use]
-    pub fn code(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::TooLarge => "s-too-large",
             Self::MissingBrace => "s-missing-brace",

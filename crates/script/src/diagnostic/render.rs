@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use super::{DiagnosticSeverity, ScriptDiagnostic};
-use crate::line::{LineStarts, count};
+use crate::line::{LineStarts, saturating_u32};
 
 impl ScriptDiagnostic {
     /// Renders the diagnostic with the source lines that it refers to. `file` is the file name to print.
@@ -13,11 +13,13 @@ impl ScriptDiagnostic {
         let lines = LineStarts::new(source);
         let mut marks = vec![UnderlinedRange::new(&lines, &self.primary.span, &self.primary.text, '^')];
         marks.extend(
-            self.others.iter().map(|label| UnderlinedRange::new(&lines, &label.span, &label.text, '-')),
+            self.secondary_labels
+                .iter()
+                .map(|label| UnderlinedRange::new(&lines, &label.span, &label.text, '-')),
         );
         let place = lines.position(self.primary.span.start);
         let width = marks.iter().map(|mark| mark.line).max().unwrap_or(1).to_string().len();
-        let mut text = format!("{}[{}]: {}\n", self.severity.name(), self.code.code(), self.message);
+        let mut text = format!("{}[{}]: {}\n", self.severity.name(), self.code.as_str(), self.message);
         marks.sort_by_key(|mark| (mark.line, mark.column));
         let _ = writeln!(text, "{:width$}--> {file}:{place}\n{:width$} |", "", "");
         let mut last = None;
@@ -57,8 +59,11 @@ struct UnderlinedRange<'d> {
 impl<'d> UnderlinedRange<'d> {
     fn new(lines: &LineStarts<'_>, span: &Range<usize>, text: &'d str, sign: char) -> Self {
         let (from, to) = (lines.position(span.start), lines.position(span.end));
-        let end =
-            if to.line == from.line { to.column } else { count(lines.text(from.line).chars().count() + 1) };
+        let end = if to.line == from.line {
+            to.column
+        } else {
+            saturating_u32(lines.line_text(from.line).chars().count() + 1)
+        };
         Self {
             line: from.line,
             column: from.column,
@@ -69,7 +74,7 @@ impl<'d> UnderlinedRange<'d> {
     }
 
     fn write(&self, text: &mut String, lines: &LineStarts<'_>, width: usize, last: Option<u32>) {
-        let line = lines.text(self.line);
+        let line = lines.line_text(self.line);
         if last.is_some_and(|last| last + 1 < self.line) {
             let _ = writeln!(text, "{:.<width$}...", "");
         }

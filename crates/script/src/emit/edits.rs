@@ -12,14 +12,14 @@ use super::output::MappedText;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReplacementPiece {
     /// Generated text.
-    Words(String),
+    Text(String),
     /// A source offset that the following generated text is mapped to.
-    At(usize),
+    MappedOffset(usize),
     /// A range of the source, with the edits in it applied.
     Source(Range<usize>),
     /// A range of the source, with the edits strictly within it applied, but not an edit of exactly this
     /// range.
-    Inside(Range<usize>),
+    SourceInside(Range<usize>),
 }
 
 /// The edits of a text.
@@ -35,8 +35,8 @@ struct RangeEdit {
 }
 
 impl ReplacementPiece {
-    pub(crate) fn words(words: impl Into<String>) -> Self {
-        Self::Words(words.into())
+    pub(crate) fn from_text(words: impl Into<String>) -> Self {
+        Self::Text(words.into())
     }
 }
 
@@ -47,16 +47,16 @@ impl TextEdits {
     }
 
     /// Replaces a range by generated text.
-    pub(crate) fn words(&mut self, range: Range<usize>, words: impl Into<String>) {
-        self.replace(range, vec![ReplacementPiece::words(words)]);
+    pub(crate) fn replace_text(&mut self, range: Range<usize>, words: impl Into<String>) {
+        self.replace(range, vec![ReplacementPiece::from_text(words)]);
     }
 
     /// Inserts generated text before and after a range.
     pub(crate) fn wrap(&mut self, range: Range<usize>, before: &str, after: &str) {
         let pieces = vec![
-            ReplacementPiece::words(before),
+            ReplacementPiece::from_text(before),
             ReplacementPiece::Source(range.clone()),
-            ReplacementPiece::words(after),
+            ReplacementPiece::from_text(after),
         ];
         self.replace(range, pieces);
     }
@@ -67,10 +67,10 @@ impl TextEdits {
         let mut writer = EditWriter {
             source,
             edits: &self.edits,
-            open: vec![false; self.edits.len()],
+            open_edits: vec![false; self.edits.len()],
             out: MappedText::new(source),
         };
-        writer.pieces(pieces);
+        writer.write_pieces(pieces);
         writer.out
     }
 }
@@ -79,30 +79,30 @@ struct EditWriter<'a> {
     source: &'a str,
     edits: &'a [RangeEdit],
     /// Whether each edit is being written. An edit does not apply within itself.
-    open: Vec<bool>,
+    open_edits: Vec<bool>,
     out: MappedText,
 }
 
 impl EditWriter<'_> {
-    fn pieces(&mut self, pieces: &[ReplacementPiece]) {
+    fn write_pieces(&mut self, pieces: &[ReplacementPiece]) {
         for piece in pieces {
             match piece {
-                ReplacementPiece::Words(words) => self.out.words(words),
-                ReplacementPiece::At(offset) => self.out.at(*offset),
-                ReplacementPiece::Source(range) => self.source(range.clone(), None),
-                ReplacementPiece::Inside(range) => self.source(range.clone(), Some(range)),
+                ReplacementPiece::Text(words) => self.out.push_text(words),
+                ReplacementPiece::MappedOffset(offset) => self.out.map_to_source(*offset),
+                ReplacementPiece::Source(range) => self.write_source(range.clone(), None),
+                ReplacementPiece::SourceInside(range) => self.write_source(range.clone(), Some(range)),
             }
         }
     }
 
-    fn source(&mut self, range: Range<usize>, except: Option<&Range<usize>>) {
+    fn write_source(&mut self, range: Range<usize>, except: Option<&Range<usize>>) {
         let mut at = range.start;
         let mut index = self.edits.partition_point(|edit| edit.range.start < at);
         while let Some(edit) = self.edits.get(index) {
             if edit.range.start > range.end || (edit.range.start == range.end && !range.is_empty()) {
                 break;
             }
-            if self.open[index]
+            if self.open_edits[index]
                 || except == Some(&edit.range)
                 || edit.range.start < at
                 || edit.range.end > range.end
@@ -110,14 +110,14 @@ impl EditWriter<'_> {
                 index += 1;
                 continue;
             }
-            self.out.copy(self.source, at..edit.range.start);
-            self.out.at(edit.range.start);
-            self.open[index] = true;
-            self.pieces(&edit.pieces);
-            self.open[index] = false;
+            self.out.copy_source(self.source, at..edit.range.start);
+            self.out.map_to_source(edit.range.start);
+            self.open_edits[index] = true;
+            self.write_pieces(&edit.pieces);
+            self.open_edits[index] = false;
             at = edit.range.end;
             index += 1;
         }
-        self.out.copy(self.source, at..range.end);
+        self.out.copy_source(self.source, at..range.end);
     }
 }

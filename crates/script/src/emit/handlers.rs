@@ -12,41 +12,42 @@ use oxc_span::GetSpan;
 use super::CodeEmitter;
 use super::edits::ReplacementPiece;
 use crate::analyse::capture::{self, CapturedVariables};
-use crate::analyse::cells::captured_at;
-use crate::analyse::code::{FunctionId, FunctionRole, statements};
+use crate::analyse::cells::capturing_statement;
+use crate::analyse::code::{FunctionId, FunctionRole, body_statements};
 use crate::analyse::names::SymbolMeaning;
 use crate::program::CellScope;
 use crate::syntax::{ConstructId, ConstructKind, SyntaxConstruct};
 
 impl CodeEmitter<'_, '_, '_> {
-    pub(super) fn services(&mut self) {
-        let it = self.it;
+    pub(super) fn emit_services(&mut self) {
+        let it = self.analysis;
         for service in &it.names.services {
             let construct = it.code.construct(service.construct);
             let Some(body) = construct.body.clone() else { continue };
             let name = serde_json::Value::from(service.name.as_str());
-            self.edits.words(construct.span.start..body.start + 1, format!("$s.service({name}, () => {{"));
-            self.edits.words(body.end - 1..body.end, "});");
+            self.edits
+                .replace_text(construct.span.start..body.start + 1, format!("$s.service({name}, () => {{"));
+            self.edits.replace_text(body.end - 1..body.end, "});");
         }
         for (id, construct) in it.code.parsed.syntax.constructs.iter().enumerate() {
             if let ConstructKind::Res { inline, .. } = construct.kind {
-                self.resource(id, construct.span.clone(), inline);
+                self.emit_resource(id, construct.span.clone(), inline);
             }
         }
     }
 
     /// Emits a resource. A top-level resource stays in place. A nested resource is declared in place, and its
     /// handlers are lifted.
-    fn resource(&mut self, id: ConstructId, span: Range<usize>, inline: bool) {
-        let Some(body) = self.it.code.construct(id).body.clone() else { return };
-        let statement = self.it.code.statements[id];
-        let is_nested = self.it.code.handler_of(statement).is_some();
-        let lifted = if is_nested { Vec::new() } else { self.lifted(id) };
+    fn emit_resource(&mut self, id: ConstructId, span: Range<usize>, inline: bool) {
+        let Some(body) = self.analysis.code.construct(id).body.clone() else { return };
+        let statement = self.analysis.code.statements[id];
+        let is_nested = self.analysis.code.enclosing_handler(statement).is_some();
+        let lifted = if is_nested { Vec::new() } else { self.lifted_handlers(id) };
         if !inline {
-            self.handlers_of(id);
+            self.emit_block_handlers(id);
         }
         if is_nested {
-            let pieces = self.declaration(id);
+            let pieces = self.resource_declaration(id);
             return self.edits.replace(span, pieces);
         }
         if inline {
@@ -54,16 +55,20 @@ impl CodeEmitter<'_, '_, '_> {
             pieces.extend(lifted);
             return self.edits.replace(span, pieces);
         }
-        let (open, close) = self.scope(id);
-        self.edits.words(span.start..body.start + 1, open);
-        let last = self.last_end(id, &body).into_iter().chain(lifted).chain([ReplacementPiece::words(close)]);
+        let (open, close) = self.block_scope(id);
+        self.edits.replace_text(span.start..body.start + 1, open);
+        let last = self
+            .closing_semicolon(id, &body)
+            .into_iter()
+            .chain(lifted)
+            .chain([ReplacementPiece::from_text(close)]);
         self.edits.replace(body.end - 1..body.end, last.collect());
     }
 
     /// Returns the code around a block that declares names of its own, since two blocks may declare the same
     /// name. It is a function, because a JavaScript block does not limit the scope of a `var`.
-    fn scope(&self, resource: ConstructId) -> (&'static str, &'static str) {
-        let code = &self.it.code;
+    fn block_scope(&self, resource: ConstructId) -> (&'static str, &'static str) {
+        let code = &self.analysis.code;
         let declares = |statement: NodeId| match code.construct_at(statement) {
             Some(id) => matches!(code.construct(id).kind, ConstructKind::External { .. }),
             None => matches!(
@@ -71,8 +76,8 @@ impl CodeEmitter<'_, '_, '_> {
                 AstKind::VariableDeclaration(_) | AstKind::Function(_) | AstKind::Class(_)
             ),
         };
-        let function = code.function_for(resource).map(|function| code.functions[function].node);
-        match function.is_some_and(|function| statements(code, function).into_iter().any(declares)) {
+        let function = code.construct_function(resource).map(|function| code.functions[function].node);
+        match function.is_some_and(|function| body_statements(code, function).into_iter().any(declares)) {
             true => (";(() => {", "})();"),
             false => ("", ""),
         }
@@ -80,57 +85,60 @@ impl CodeEmitter<'_, '_, '_> {
 
     /// Returns the semicolon that replaces the removed closing brace of a block as the end of the block's
     /// last statement.
-    fn last_end(&self, resource: ConstructId, body: &Range<usize>) -> Option<ReplacementPiece> {
-        let parsed = &self.it.code.parsed;
+    fn closing_semicolon(&self, resource: ConstructId, body: &Range<usize>) -> Option<ReplacementPiece> {
+        let parsed = &self.analysis.code.parsed;
         let text = parsed.source.get(body.start + 1..body.end - 1)?.trim_end();
         let end = body.start + 1 + text.len();
         let ends = |construct: &SyntaxConstruct| {
             matches!(construct.kind, ConstructKind::On { .. } | ConstructKind::Res { .. })
                 && construct.span.end == end
         };
-        let is_ended = text.is_empty() || parsed.syntax.within(resource).any(|(_, it)| ends(it));
-        (!is_ended).then(|| ReplacementPiece::words(";"))
+        let is_ended = text.is_empty() || parsed.syntax.nested_constructs(resource).any(|(_, it)| ends(it));
+        (!is_ended).then(|| ReplacementPiece::from_text(";"))
     }
 
     /// Emits the handlers of a block in place.
-    fn handlers_of(&mut self, resource: ConstructId) {
-        let syntax = &self.it.code.parsed.syntax;
-        for (id, construct) in syntax.within(resource).filter(|(_, it)| it.parent == Some(resource)) {
+    fn emit_block_handlers(&mut self, resource: ConstructId) {
+        let syntax = &self.analysis.code.parsed.syntax;
+        for (id, construct) in
+            syntax.nested_constructs(resource).filter(|(_, it)| it.parent == Some(resource))
+        {
             if matches!(construct.kind, ConstructKind::On { .. }) {
-                let pieces = self.handler(id);
+                let pieces = self.handler_registration(id);
                 self.edits.replace(construct.span.clone(), pieces);
             }
         }
     }
 
     fn inline_handler(&self, resource: ConstructId) -> Vec<ReplacementPiece> {
-        let mut within = self.it.code.parsed.syntax.within(resource);
+        let mut within = self.analysis.code.parsed.syntax.nested_constructs(resource);
         let is_its = |construct: &SyntaxConstruct| {
             construct.parent == Some(resource) && matches!(construct.kind, ConstructKind::On { .. })
         };
-        within.find(|(_, it)| is_its(it)).map(|(on, _)| self.handler(on)).unwrap_or_default()
+        within.find(|(_, it)| is_its(it)).map(|(on, _)| self.handler_registration(on)).unwrap_or_default()
     }
 
     /// Returns the handlers of all resources nested in `outer`, at any depth.
-    fn lifted(&self, outer: ConstructId) -> Vec<ReplacementPiece> {
-        let syntax = &self.it.code.parsed.syntax;
+    fn lifted_handlers(&self, outer: ConstructId) -> Vec<ReplacementPiece> {
+        let syntax = &self.analysis.code.parsed.syntax;
         let mut pieces = Vec::new();
-        for (id, construct) in syntax.within(outer).filter(|(id, _)| self.resource_around(*id) == Some(outer))
+        for (id, construct) in
+            syntax.nested_constructs(outer).filter(|(id, _)| self.enclosing_resource(*id) == Some(outer))
         {
             let ConstructKind::Res { inline, .. } = construct.kind else { continue };
-            pieces.push(ReplacementPiece::words(" "));
+            pieces.push(ReplacementPiece::from_text(" "));
             match construct.body.clone() {
                 Some(_) if inline => {
                     pieces.extend(self.inline_handler(id));
-                    pieces.extend(self.lifted(id));
+                    pieces.extend(self.lifted_handlers(id));
                 }
                 Some(body) => {
-                    let (open, close) = self.scope(id);
-                    pieces.push(ReplacementPiece::words(open));
-                    pieces.extend(self.block(id, body.start + 1..body.end - 1));
-                    pieces.extend(self.last_end(id, &body));
-                    pieces.extend(self.lifted(id));
-                    pieces.push(ReplacementPiece::words(close));
+                    let (open, close) = self.block_scope(id);
+                    pieces.push(ReplacementPiece::from_text(open));
+                    pieces.extend(self.block_pieces(id, body.start + 1..body.end - 1));
+                    pieces.extend(self.closing_semicolon(id, &body));
+                    pieces.extend(self.lifted_handlers(id));
+                    pieces.push(ReplacementPiece::from_text(close));
                 }
                 None => {}
             }
@@ -140,20 +148,22 @@ impl CodeEmitter<'_, '_, '_> {
 
     /// Returns the text of a nested block without the declarations that are copied into its handlers, because
     /// captured variables are not in scope there.
-    fn block(&self, resource: ConstructId, body: Range<usize>) -> Vec<ReplacementPiece> {
-        let code = &self.it.code;
-        let Some(function) = code.function_for(resource) else { return vec![ReplacementPiece::Source(body)] };
-        let capturing = &self.it.names.capturing;
+    fn block_pieces(&self, resource: ConstructId, body: Range<usize>) -> Vec<ReplacementPiece> {
+        let code = &self.analysis.code;
+        let Some(function) = code.construct_function(resource) else {
+            return vec![ReplacementPiece::Source(body)];
+        };
+        let capturing = &self.analysis.names.capturing_declarations;
         let is_left_out = |statement: &NodeId| match code.kind(*statement) {
             AstKind::VariableDeclaration(it) => {
                 it.declarations.iter().all(|it| capturing.contains(&it.node_id.get()))
             }
             _ => capturing.contains(statement),
         };
-        let copied = statements(code, code.functions[function].node).into_iter().filter(is_left_out);
+        let copied = body_statements(code, code.functions[function].node).into_iter().filter(is_left_out);
         let (mut pieces, mut at) = (Vec::new(), body.start);
-        for place in copied.map(|statement| code.place(statement)) {
-            pieces.extend([ReplacementPiece::Source(at..place.start), ReplacementPiece::words(";")]);
+        for place in copied.map(|statement| code.node_range(statement)) {
+            pieces.extend([ReplacementPiece::Source(at..place.start), ReplacementPiece::from_text(";")]);
             at = place.end;
         }
         pieces.push(ReplacementPiece::Source(at..body.end));
@@ -161,200 +171,210 @@ impl CodeEmitter<'_, '_, '_> {
     }
 
     /// Returns the innermost resource that encloses a construct.
-    fn resource_around(&self, id: ConstructId) -> Option<ConstructId> {
-        let mut around = self.it.code.parsed.syntax.around(id);
+    fn enclosing_resource(&self, id: ConstructId) -> Option<ConstructId> {
+        let mut around = self.analysis.code.parsed.syntax.enclosing_constructs(id);
         around.find(|(_, it)| matches!(it.kind, ConstructKind::Res { .. })).map(|(id, _)| id)
     }
 
     /// Returns the call that registers a handler: `$s.handler(5, async function (query, response, $r,
     /// {total}) {..});`
-    fn handler(&self, on: ConstructId) -> Vec<ReplacementPiece> {
-        let it = self.it;
+    fn handler_registration(&self, on: ConstructId) -> Vec<ReplacementPiece> {
+        let it = self.analysis;
         let construct = it.code.construct(on);
         let (Some(index), Some(body)) = (it.names.handler_at(on), construct.body.clone()) else {
             return Vec::new();
         };
         let handler = &it.names.handlers[index];
         let node = it.code.functions[handler.function].node;
-        let captured = self.taken_along(on, node);
-        let is_async = it.calls.waits_in(&it.code, handler.function);
+        let captured = self.handler_captures(on, node);
+        let is_async = it.calls.has_waits_in(&it.code, handler.function);
         let word = if is_async { "async function" } else { "function" };
-        let taken = self.pattern(&captured).map(|names| format!(", {names}")).unwrap_or_default();
+        let taken = self.capture_pattern(&captured).map(|names| format!(", {names}")).unwrap_or_default();
         let mut pieces = vec![
-            ReplacementPiece::At(construct.span.start),
-            ReplacementPiece::words(format!(
+            ReplacementPiece::MappedOffset(construct.span.start),
+            ReplacementPiece::from_text(format!(
                 "$s.handler({}, {word} (query, response, $r{taken}) {{",
                 handler.number
             )),
         ];
-        if self.sees_cells(node, &captured) {
-            pieces.push(ReplacementPiece::words(" const $c = $r.cells;"));
+        if self.references_cells(node, &captured) {
+            pieces.push(ReplacementPiece::from_text(" const $c = $r.cells;"));
         }
-        let (copies, close) = self.copies(&captured);
+        let (copies, close) = self.captured_copies(&captured);
         pieces.extend(copies);
         pieces.push(ReplacementPiece::Source(body.start + 1..body.end - 1));
-        pieces.push(ReplacementPiece::words(format!("{close}}});")));
+        pieces.push(ReplacementPiece::from_text(format!("{close}}});")));
         pieces
     }
 
     /// Returns the variables and declarations that a handler of a nested resource captures.
-    fn taken_along(&self, on: ConstructId, handler: NodeId) -> CapturedVariables {
-        let code = &self.it.code;
+    fn handler_captures(&self, on: ConstructId, handler: NodeId) -> CapturedVariables {
+        let code = &self.analysis.code;
         let mut captured = CapturedVariables::default();
-        let resource = code.construct(on).parent.and_then(|resource| code.function_for(resource));
+        let resource = code.construct(on).parent.and_then(|resource| code.construct_function(resource));
         if let Some(resource) = resource {
-            capture::within(code, &self.it.names, handler, code.functions[resource].node, &mut captured);
+            capture::collect_captures(
+                code,
+                &self.analysis.names,
+                handler,
+                code.functions[resource].node,
+                &mut captured,
+            );
         }
         captured
     }
 
     /// Returns the destructuring pattern of captured values, such as `{total, id}`, or `None` if there are
     /// none.
-    fn pattern(&self, captured: &CapturedVariables) -> Option<String> {
-        let names: Vec<&str> = captured.values.keys().map(|symbol| self.it.code.name(*symbol)).collect();
+    fn capture_pattern(&self, captured: &CapturedVariables) -> Option<String> {
+        let names: Vec<&str> =
+            captured.values.keys().map(|symbol| self.analysis.code.name(*symbol)).collect();
         (!names.is_empty()).then(|| format!("{{{}}}", names.join(", ")))
     }
 
     /// Whether a handler's text, or a declaration copied into it, refers to state.
-    fn sees_cells(&self, handler: NodeId, captured: &CapturedVariables) -> bool {
-        let code = &self.it.code;
-        let own = code.function_at(handler);
-        let mut nodes =
-            std::iter::once(handler).chain(captured.copies.keys().copied()).flat_map(|it| code.inside(it));
+    fn references_cells(&self, handler: NodeId, captured: &CapturedVariables) -> bool {
+        let code = &self.analysis.code;
+        let own = code.function_at_node(handler);
+        let mut nodes = std::iter::once(handler)
+            .chain(captured.copies.keys().copied())
+            .flat_map(|it| code.subtree_nodes(it));
         nodes.any(|node| {
-            let symbol = code.symbol(node).filter(|symbol| self.it.names.cell(*symbol).is_some());
+            let symbol = code.symbol(node).filter(|symbol| self.analysis.names.cell(*symbol).is_some());
             let Some(symbol) = symbol.filter(|_| code.reference(node).is_some()) else { return false };
-            let seen = captured_at(code, node, code.declaration(symbol)).unwrap_or(node);
-            let mut around = code.functions_around(code.function_of(seen));
+            let seen = capturing_statement(code, node, code.declaration(symbol)).unwrap_or(node);
+            let mut around = code.enclosing_functions(code.enclosing_function(seen));
             let is_own = around.find(|id| code.functions[*id].role != FunctionRole::Plain) == own;
             let is_copied = || captured.copies.keys().any(|copy| code.is_inside(seen, *copy));
-            is_own || (code.own_handler_of(seen).is_some() && is_copied())
+            is_own || (code.emitting_handler(seen).is_some() && is_copied())
         })
     }
 
     /// Returns copies of captured functions and classes, and the closing braces of their blocks. The
     /// declarations of each enclosing function get a block of their own, outermost first, so that shadowed
     /// names stay shadowed.
-    fn copies(&self, captured: &CapturedVariables) -> (Vec<ReplacementPiece>, String) {
-        let code = &self.it.code;
+    fn captured_copies(&self, captured: &CapturedVariables) -> (Vec<ReplacementPiece>, String) {
+        let code = &self.analysis.code;
         let mut scopes: BTreeMap<FunctionId, Vec<ReplacementPiece>> = BTreeMap::new();
         for declaration in captured.copies.keys() {
             let is_variable = matches!(code.kind(*declaration), AstKind::VariableDeclarator(_));
-            scopes.entry(code.function_of(*declaration)).or_default().extend([
-                ReplacementPiece::words(if is_variable { " const " } else { " " }),
-                ReplacementPiece::Source(code.place(*declaration)),
-                ReplacementPiece::words(";"),
+            scopes.entry(code.enclosing_function(*declaration)).or_default().extend([
+                ReplacementPiece::from_text(if is_variable { " const " } else { " " }),
+                ReplacementPiece::Source(code.node_range(*declaration)),
+                ReplacementPiece::from_text(";"),
             ]);
         }
         let close = "}".repeat(scopes.len());
-        let open = |copies: Vec<ReplacementPiece>| copies.into_iter().chain([ReplacementPiece::words(" {")]);
+        let open =
+            |copies: Vec<ReplacementPiece>| copies.into_iter().chain([ReplacementPiece::from_text(" {")]);
         (scopes.into_values().flat_map(open).collect(), close)
     }
 
     /// Returns the code that declares a nested resource at runtime.
-    fn declaration(&self, id: ConstructId) -> Vec<ReplacementPiece> {
-        let it = self.it;
+    fn resource_declaration(&self, id: ConstructId) -> Vec<ReplacementPiece> {
+        let it = self.analysis;
         let ConstructKind::Res { path, .. } = &it.code.construct(id).kind else { return Vec::new() };
         let Some(index) = it.names.resource_at(id) else { return Vec::new() };
         let resource = &it.names.resources[index];
         if resource.parent.is_none() {
-            return vec![ReplacementPiece::words(";")];
+            return vec![ReplacementPiece::from_text(";")];
         }
         let statement = it.code.statements[id];
         let site = self.sites.get(&statement).copied().unwrap_or(0);
         let mut taken = Vec::new();
-        for symbol in resource.captured.values.keys() {
+        for symbol in resource.captures.values.keys() {
             let name = it.code.name(*symbol);
-            let is_live = captured_at(&it.code, statement, it.code.declaration(*symbol)).is_none();
+            let is_live = capturing_statement(&it.code, statement, it.code.declaration(*symbol)).is_none();
             let cell = it.names.cell(*symbol).filter(|_| is_live);
             taken.push(
                 cell.map_or(name.to_owned(), |cell| format!("{name}: $c.{}", it.names.cells[cell].view)),
             );
         }
         vec![
-            ReplacementPiece::words(format!("await $r.declare({site}, {}, ", resource.number)),
+            ReplacementPiece::from_text(format!("await $r.declare({site}, {}, ", resource.number)),
             ReplacementPiece::Source(path.clone()),
-            ReplacementPiece::words(format!(", {{{}}});", taken.join(", "))),
+            ReplacementPiece::from_text(format!(", {{{}}});", taken.join(", "))),
         ]
     }
 
     /// Emits declarations of state, and every use of it.
-    pub(super) fn cells(&mut self) {
-        let it = self.it;
+    pub(super) fn emit_cells(&mut self) {
+        let it = self.analysis;
         for (id, construct) in it.code.parsed.syntax.constructs.iter().enumerate() {
             if let ConstructKind::State { .. } = construct.kind {
-                let pieces = self.initials(id);
-                let end = it.code.place(it.code.statements[id]).end.max(construct.span.end);
+                let pieces = self.cell_initialisers(id);
+                let end = it.code.node_range(it.code.statements[id]).end.max(construct.span.end);
                 self.edits.replace(construct.span.start..end, pieces);
             }
         }
         for cell in &it.names.cells {
-            for reference in it.code.uses(cell.symbol) {
-                self.cell_use(reference.node_id(), cell.symbol, &cell.view, &cell.name);
+            for reference in it.code.symbol_references(cell.symbol) {
+                self.emit_cell_use(reference.node_id(), cell.symbol, &cell.view, &cell.name);
             }
         }
     }
 
     /// Returns initialisers: `$s.initial(0, () => ('World'));` for shared state, `$r.initial(0, () => (0));`
     /// for the state of a handler.
-    fn initials(&self, construct: ConstructId) -> Vec<ReplacementPiece> {
-        let it = self.it;
+    fn cell_initialisers(&self, construct: ConstructId) -> Vec<ReplacementPiece> {
+        let it = self.analysis;
         let mut pieces = Vec::new();
         for (index, cell) in it.names.cells.iter().enumerate().filter(|(_, cell)| cell.construct == construct)
         {
             let Some(initial) = cell.initial else { continue };
             let head = match cell.scope {
                 CellScope::Handler(handler) => {
-                    let slot = it.handlers[handler].classified.cells.iter().position(|slot| *slot == index);
+                    let slot =
+                        it.handlers[handler].classification.cells.iter().position(|slot| *slot == index);
                     format!("$r.initial({}, () => (", slot.unwrap_or(0))
                 }
                 CellScope::Service => format!("$s.initial({}, () => (", cell.number),
                 CellScope::Resource(_) => {
                     let mut captured = CapturedVariables::default();
                     let resource =
-                        it.code.construct(construct).parent.and_then(|id| it.code.function_for(id));
+                        it.code.construct(construct).parent.and_then(|id| it.code.construct_function(id));
                     if let Some(resource) = resource {
                         let resource = it.code.functions[resource].node;
-                        capture::within(&it.code, &it.names, initial, resource, &mut captured);
+                        capture::collect_captures(&it.code, &it.names, initial, resource, &mut captured);
                     }
-                    let names = self.pattern(&captured).unwrap_or_default();
+                    let names = self.capture_pattern(&captured).unwrap_or_default();
                     if captured.copies.is_empty() {
                         format!("$s.initial({}, ({names}) => (", cell.number)
                     } else {
-                        let (copies, close) = self.copies(&captured);
-                        pieces.push(ReplacementPiece::words(format!(
+                        let (copies, close) = self.captured_copies(&captured);
+                        pieces.push(ReplacementPiece::from_text(format!(
                             "$s.initial({}, ({names}) => {{",
                             cell.number
                         )));
                         pieces.extend(copies);
-                        pieces.push(ReplacementPiece::words(" return ("));
-                        pieces.push(ReplacementPiece::Source(it.code.place(initial)));
-                        pieces.push(ReplacementPiece::words(format!(");{close}}});")));
+                        pieces.push(ReplacementPiece::from_text(" return ("));
+                        pieces.push(ReplacementPiece::Source(it.code.node_range(initial)));
+                        pieces.push(ReplacementPiece::from_text(format!(");{close}}});")));
                         continue;
                     }
                 }
             };
-            pieces.push(ReplacementPiece::words(head));
-            pieces.push(ReplacementPiece::Source(it.code.place(initial)));
-            pieces.push(ReplacementPiece::words("));"));
+            pieces.push(ReplacementPiece::from_text(head));
+            pieces.push(ReplacementPiece::Source(it.code.node_range(initial)));
+            pieces.push(ReplacementPiece::from_text("));"));
         }
         pieces
     }
 
-    fn cell_use(&mut self, node: NodeId, symbol: oxc_syntax::symbol::SymbolId, view: &str, name: &str) {
-        let code = &self.it.code;
-        if captured_at(code, node, code.declaration(symbol)).is_some() {
+    fn emit_cell_use(&mut self, node: NodeId, symbol: oxc_syntax::symbol::SymbolId, view: &str, name: &str) {
+        let code = &self.analysis.code;
+        if capturing_statement(code, node, code.declaration(symbol)).is_some() {
             return;
         }
-        let in_handler = code.own_handler_of(node).is_some();
+        let in_handler = code.emitting_handler(node).is_some();
         let seen = if in_handler { format!("$c.{view}") } else { format!("$r.cells.{view}") };
         let words = if self.is_shorthand(node) { format!("{name}: {seen}") } else { seen };
-        self.edits.words(code.place(node), words);
+        self.edits.replace_text(code.node_range(node), words);
     }
 
     /// Whether a name is a shorthand property: `{x}`.
     pub(super) fn is_shorthand(&self, node: NodeId) -> bool {
-        let code = &self.it.code;
+        let code = &self.analysis.code;
         match code.kind(code.parent(node)) {
             AstKind::ObjectProperty(property) => property.shorthand,
             AstKind::AssignmentTargetPropertyIdentifier(property) => {
@@ -364,33 +384,33 @@ impl CodeEmitter<'_, '_, '_> {
         }
     }
 
-    pub(super) fn externals(&mut self) {
-        let it = self.it;
+    pub(super) fn emit_externals(&mut self) {
+        let it = self.analysis;
         for (id, construct) in it.code.parsed.syntax.constructs.iter().enumerate() {
             let ConstructKind::External { names } = &construct.kind else { continue };
-            if self.lifts.assigned.contains(&it.code.statements[id]) {
+            if self.lifts.assigned_declarations.contains(&it.code.statements[id]) {
                 continue;
             }
-            let mut pieces = vec![ReplacementPiece::words("const ")];
+            let mut pieces = vec![ReplacementPiece::from_text("const ")];
             for (index, name) in names.iter().enumerate() {
                 let Some(SymbolMeaning::External(external)) =
-                    name.symbol.and_then(|symbol| it.names.thing(symbol))
+                    name.symbol.and_then(|symbol| it.names.symbol_meaning(symbol))
                 else {
                     continue;
                 };
-                pieces.push(ReplacementPiece::words(if index == 0 { "" } else { ", " }));
+                pieces.push(ReplacementPiece::from_text(if index == 0 { "" } else { ", " }));
                 pieces.push(ReplacementPiece::Source(name.span.clone()));
-                pieces.push(ReplacementPiece::words(" = "));
-                pieces.extend(self.template(external));
+                pieces.push(ReplacementPiece::from_text(" = "));
+                pieces.extend(self.template_pieces(external));
             }
-            pieces.push(ReplacementPiece::words(";"));
-            let end = it.code.place(it.code.statements[id]).end.max(construct.span.end);
+            pieces.push(ReplacementPiece::from_text(";"));
+            let end = it.code.node_range(it.code.statements[id]).end.max(construct.span.end);
             self.edits.replace(construct.span.start..end, pieces);
         }
     }
 
     /// Whether a function is a handler.
     pub(super) fn is_handler(&self, function: usize) -> bool {
-        matches!(self.it.code.functions[function].role, FunctionRole::Handler(_))
+        matches!(self.analysis.code.functions[function].role, FunctionRole::Handler(_))
     }
 }

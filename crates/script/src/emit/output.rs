@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::line::{TextPosition, count};
+use crate::line::{TextPosition, saturating_u32};
 use crate::map::{MappedSegment, SourceMap};
 
 /// An emitted text with its source map.
@@ -25,28 +25,28 @@ impl MappedText {
     }
 
     /// Appends generated text.
-    pub(crate) fn words(&mut self, words: &str) {
+    pub(crate) fn push_text(&mut self, words: &str) {
         for c in words.chars() {
             self.push(c);
         }
     }
 
     /// Maps the text appended next to an offset of the source.
-    pub(crate) fn at(&mut self, offset: usize) {
-        let (line, start) = self.line_of(offset);
-        self.mark(line, offset - start);
+    pub(crate) fn map_to_source(&mut self, offset: usize) {
+        let (line, start) = self.line_at_offset(offset);
+        self.add_segment(line, offset - start);
     }
 
     /// Appends a range of the source and maps each of its tokens.
-    pub(crate) fn copy(&mut self, source: &str, range: Range<usize>) {
+    pub(crate) fn copy_source(&mut self, source: &str, range: Range<usize>) {
         let Some(text) = source.get(range.clone()) else { return };
-        let (mut line, mut start) = self.line_of(range.start);
+        let (mut line, mut start) = self.line_at_offset(range.start);
         let mut before = ' ';
         for (offset, c) in text.char_indices() {
             let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
             let goes_on = c.is_whitespace() || (is_word(c) && is_word(before));
             if !goes_on || offset == 0 {
-                self.mark(line, range.start + offset - start);
+                self.add_segment(line, range.start + offset - start);
             }
             self.push(c);
             before = c;
@@ -58,7 +58,7 @@ impl MappedText {
 
     /// Returns the source map, with original columns converted to characters. `source` is the text that was
     /// copied from.
-    pub(crate) fn map(&mut self, source: &str) -> SourceMap {
+    pub(crate) fn take_source_map(&mut self, source: &str) -> SourceMap {
         let mut segments = std::mem::take(&mut self.segments);
         for segment in &mut segments {
             let start = self.starts.get(segment.original.line as usize - 1).copied().unwrap_or(0);
@@ -66,20 +66,23 @@ impl MappedText {
             segment.units = if before.is_ascii() {
                 segment.original.column
             } else {
-                count(before.encode_utf16().count())
+                saturating_u32(before.encode_utf16().count())
             };
             let characters = if before.is_ascii() { before.len() } else { before.chars().count() };
-            segment.original.column = count(characters) + 1;
+            segment.original.column = saturating_u32(characters) + 1;
         }
         SourceMap::new(segments)
     }
 
     /// Maps the position of the next character. Original columns are in bytes from 0 until `map` converts
     /// them.
-    fn mark(&mut self, line: u32, bytes: usize) {
+    fn add_segment(&mut self, line: u32, bytes: usize) {
         let emitted = TextPosition { line: self.line, column: self.column };
-        let segment =
-            MappedSegment { emitted, original: TextPosition { line, column: count(bytes) }, units: 0 };
+        let segment = MappedSegment {
+            emitted,
+            original: TextPosition { line, column: saturating_u32(bytes) },
+            units: 0,
+        };
         match self.segments.last_mut() {
             Some(last) if last.emitted == emitted => *last = segment,
             _ => self.segments.push(segment),
@@ -91,13 +94,13 @@ impl MappedText {
         if c == '\n' {
             (self.line, self.column) = (self.line + 1, 1);
         } else {
-            self.column += count(c.len_utf16());
+            self.column += saturating_u32(c.len_utf16());
         }
     }
 
     /// Returns the line of an offset, from 1, and the start offset of that line.
-    fn line_of(&self, offset: usize) -> (u32, usize) {
+    fn line_at_offset(&self, offset: usize) -> (u32, usize) {
         let line = self.starts.partition_point(|start| *start <= offset);
-        (count(line), self.starts[line - 1])
+        (saturating_u32(line), self.starts[line - 1])
     }
 }

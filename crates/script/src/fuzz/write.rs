@@ -6,7 +6,7 @@ const NAMES: [&str; 12] =
     ["a", "b", "res", "on", "state", "service", "respond", "par", "pfor", "async", "of", "get"];
 /// Names for S that do not affect the words of S. Excludes `of`, which acorn treats as an operator after a
 /// line break.
-const QUIET: [&str; 7] = ["a", "b", "res", "on", "state", "service", "get"];
+const S_NAMES: [&str; 7] = ["a", "b", "res", "on", "state", "service", "get"];
 const DEPTH: u32 = 4;
 
 /// A generated construct: its kind, and its start.
@@ -21,20 +21,20 @@ pub(super) fn javascript(bytes: &[u8]) -> String {
 }
 
 pub(super) fn program(bytes: &[u8]) -> (String, Vec<GeneratedConstruct>) {
-    let mut writer = ConstructWriter::new(bytes, &QUIET);
+    let mut writer = ConstructWriter::new(bytes, &S_NAMES);
     let mut number = 0;
     while !writer.bytes.is_empty() {
         number += 1;
         writer.service(number);
     }
-    (writer.text, writer.written)
+    (writer.text, writer.generated_constructs)
 }
 
 /// Returns a service with functions in all of its blocks, which use state, resources, variables and each
 /// other under a few names.
 pub(super) fn functions(bytes: &[u8]) -> String {
-    let mut writer = ConstructWriter::new(bytes, &QUIET);
-    writer.between("service s {\n", |it| it.functions_block(0), "}\n");
+    let mut writer = ConstructWriter::new(bytes, &S_NAMES);
+    writer.put_enclosed("service s {\n", |it| it.functions_block(0), "}\n");
     writer.text
 }
 
@@ -42,13 +42,13 @@ struct ConstructWriter<'b> {
     bytes: &'b [u8],
     names: &'static [&'static str],
     text: String,
-    written: Vec<GeneratedConstruct>,
+    generated_constructs: Vec<GeneratedConstruct>,
     numbers: usize,
 }
 
 impl<'b> ConstructWriter<'b> {
     fn new(bytes: &'b [u8], names: &'static [&'static str]) -> Self {
-        Self { bytes, names, text: String::new(), written: Vec::new(), numbers: 0 }
+        Self { bytes, names, text: String::new(), generated_constructs: Vec::new(), numbers: 0 }
     }
 
     /// Picks a number below `below`. Returns 0 when no bytes are left, so that generation ends.
@@ -82,11 +82,11 @@ impl<'b> ConstructWriter<'b> {
     }
 
     /// Writes the end of a statement, or text that resembles one.
-    fn end(&mut self) {
+    fn end_statement(&mut self) {
         self.one_of(&[";\n", "\n", "; ", " // }\n", "; /* ' */ ", "\n\n"]);
     }
 
-    fn between(&mut self, open: &str, inner: impl FnOnce(&mut Self), close: &str) {
+    fn put_enclosed(&mut self, open: &str, inner: impl FnOnce(&mut Self), close: &str) {
         self.put(open);
         inner(self);
         self.put(close);
@@ -102,19 +102,19 @@ impl<'b> ConstructWriter<'b> {
             4 => self.one_of(&["1.0", "0.5", ".5", "1e3", "0x1f", "1n", "1_0."]),
             5 => self.one_of(&["'a}'", "\"b{\"", "'\\''", "`c}`", "`\\``", "`${1}/`", "'/'"]),
             6 => self.one_of(&["/a/", "/[/]/g", "/}/", "/\\//u", "/{/i"]),
-            7 => self.between("(", |it| it.expression(depth + 1), ")"),
-            8 => self.between("[", |it| it.expression(depth + 1), "]"),
-            9 => self.between("`a${", |it| it.expression(depth + 1), "}b`"),
+            7 => self.put_enclosed("(", |it| it.expression(depth + 1), ")"),
+            8 => self.put_enclosed("[", |it| it.expression(depth + 1), "]"),
+            9 => self.put_enclosed("`a${", |it| it.expression(depth + 1), "}b`"),
             10 => self.object(depth + 1),
-            11 => self.between("function (a) { ", |it| it.statements(depth + 1), "}"),
+            11 => self.put_enclosed("function (a) { ", |it| it.statements(depth + 1), "}"),
             12 => self.class(depth + 1),
             13 => {
                 self.primary(depth + 1);
                 self.one_of(&[".on", "?.res", ".class", "[0]", "(a)", "()", ".respond", "`t`"]);
             }
             14 => self.one_of(&["this", "null", "true", "import.meta"]),
-            15 => self.between("(async () => { ", |it| it.statements(depth + 1), "})"),
-            _ => self.between("new (", |it| it.expression(depth + 1), ")(1)"),
+            15 => self.put_enclosed("(async () => { ", |it| it.statements(depth + 1), "})"),
+            _ => self.put_enclosed("new (", |it| it.expression(depth + 1), ")(1)"),
         }
     }
 
@@ -130,7 +130,7 @@ impl<'b> ConstructWriter<'b> {
             }
             7 => {
                 self.primary(depth);
-                self.between(" ? ", |it| it.primary(depth + 1), " : ");
+                self.put_enclosed(" ? ", |it| it.primary(depth + 1), " : ");
                 self.primary(depth + 1);
             }
             8 => {
@@ -141,7 +141,7 @@ impl<'b> ConstructWriter<'b> {
                 self.one_of(&["a => ", "async a => ", "() => "]);
                 self.primary(depth + 1);
             }
-            _ => self.between("(a, b) => { ", |it| it.statements(depth + 1), "}"),
+            _ => self.put_enclosed("(a, b) => { ", |it| it.statements(depth + 1), "}"),
         }
     }
 
@@ -150,11 +150,11 @@ impl<'b> ConstructWriter<'b> {
         for _ in 0..self.pick(3) {
             match self.pick(6) {
                 0 => self.put("res"),
-                1 => self.between("on: ", |it| it.primary(depth), ""),
-                2 => self.between("if() { ", |it| it.statements(depth), "}"),
-                3 => self.between("get [a]() { ", |it| it.statements(depth), "}"),
-                4 => self.between("...", |it| it.primary(depth), ""),
-                _ => self.between("'state': ", |it| it.primary(depth), ""),
+                1 => self.put_enclosed("on: ", |it| it.primary(depth), ""),
+                2 => self.put_enclosed("if() { ", |it| it.statements(depth), "}"),
+                3 => self.put_enclosed("get [a]() { ", |it| it.statements(depth), "}"),
+                4 => self.put_enclosed("...", |it| it.primary(depth), ""),
+                _ => self.put_enclosed("'state': ", |it| it.primary(depth), ""),
             }
             self.put(", ");
         }
@@ -164,17 +164,17 @@ impl<'b> ConstructWriter<'b> {
     fn class(&mut self, depth: u32) {
         self.put("class ");
         if self.pick(3) == 0 {
-            self.between("extends (", |it| it.primary(depth), ") ");
+            self.put_enclosed("extends (", |it| it.primary(depth), ") ");
         }
         self.put("{ ");
         for _ in 0..self.pick(3) {
             match self.pick(6) {
-                0 => self.between("on() { ", |it| it.statements(depth), "}\n"),
-                1 => self.between("static { ", |it| it.statements(depth), "}\n"),
-                2 => self.between("res = ", |it| it.primary(depth), "\n"),
+                0 => self.put_enclosed("on() { ", |it| it.statements(depth), "}\n"),
+                1 => self.put_enclosed("static { ", |it| it.statements(depth), "}\n"),
+                2 => self.put_enclosed("res = ", |it| it.primary(depth), "\n"),
                 3 => self.put("#state\n"),
-                4 => self.between("static async *respond() { ", |it| it.statements(depth), "} "),
-                _ => self.between("par = a => { ", |it| it.statements(depth), "}\n"),
+                4 => self.put_enclosed("static async *respond() { ", |it| it.statements(depth), "} "),
+                _ => self.put_enclosed("par = a => { ", |it| it.statements(depth), "}\n"),
             }
         }
         self.put("}");
@@ -189,7 +189,7 @@ impl<'b> ConstructWriter<'b> {
     }
 
     fn block(&mut self, depth: u32) {
-        self.between("{ ", |it| it.statements(depth + 1), "} ");
+        self.put_enclosed("{ ", |it| it.statements(depth + 1), "} ");
     }
 
     fn statement(&mut self, depth: u32) {
@@ -200,15 +200,15 @@ impl<'b> ConstructWriter<'b> {
                 let call = self.text.ends_with("(a, ");
                 self.primary(depth);
                 self.put(if call { ")" } else { "" });
-                self.end();
+                self.end_statement();
             }
             4 => {
                 self.put("var a = ");
                 self.expression(depth);
-                self.end();
+                self.end_statement();
             }
             5 => {
-                self.between("if (", |it| it.expression(depth + 1), ") ");
+                self.put_enclosed("if (", |it| it.expression(depth + 1), ") ");
                 self.block(depth);
                 if self.pick(2) == 0 {
                     self.put("else ");
@@ -216,15 +216,15 @@ impl<'b> ConstructWriter<'b> {
                 }
             }
             6 => {
-                self.between("while (", |it| it.expression(depth + 1), ") ");
+                self.put_enclosed("while (", |it| it.expression(depth + 1), ") ");
                 self.block(depth);
             }
             7 => {
-                self.between("for (const of of [", |it| it.primary(depth + 1), "]) ");
+                self.put_enclosed("for (const of of [", |it| it.primary(depth + 1), "]) ");
                 self.block(depth);
             }
             8 => {
-                self.between("for (var i = 0; ", |it| it.expression(depth + 1), "; i++) ");
+                self.put_enclosed("for (var i = 0; ", |it| it.expression(depth + 1), "; i++) ");
                 self.block(depth);
             }
             9 => self.block(depth),
@@ -234,9 +234,9 @@ impl<'b> ConstructWriter<'b> {
                 self.put("}\n");
             }
             11 => {
-                self.between("switch (", |it| it.expression(depth + 1), ") { case 1 ? 2 : 3: ");
+                self.put_enclosed("switch (", |it| it.expression(depth + 1), ") { case 1 ? 2 : 3: ");
                 self.statements(depth + 1);
-                self.between("default: ", |it| it.statements(depth + 1), "}\n");
+                self.put_enclosed("default: ", |it| it.statements(depth + 1), "}\n");
             }
             12 => {
                 self.put("try ");
@@ -247,38 +247,38 @@ impl<'b> ConstructWriter<'b> {
             13 => {
                 self.put("do ");
                 self.block(depth);
-                self.between("while (", |it| it.expression(depth + 1), ") ");
+                self.put_enclosed("while (", |it| it.expression(depth + 1), ") ");
             }
             14 => {
-                self.between("{ class A { on() { ", |it| it.statements(depth + 1), "} } ");
+                self.put_enclosed("{ class A { on() { ", |it| it.statements(depth + 1), "} } ");
                 self.one_of(&["/a/.b }\n", "}\n", "\n}\n"]);
             }
             15 => {
                 self.name();
                 self.put("\n");
             }
-            16 => self.between("l: ", |it| it.block(depth), "\n"),
+            16 => self.put_enclosed("l: ", |it| it.block(depth), "\n"),
             17 => {
                 self.put("throw ");
                 self.expression(depth);
-                self.end();
+                self.end_statement();
             }
             _ => self.put(";"),
         }
     }
 
-    fn note(&mut self, kind: &'static str) {
-        self.written.push((kind, self.text.len()));
+    fn record_construct(&mut self, kind: &'static str) {
+        self.generated_constructs.push((kind, self.text.len()));
     }
 
     fn service(&mut self, number: usize) {
-        self.note("service");
+        self.record_construct("service");
         self.put(&format!("service s{number}"));
         self.one_of(&[" {\n", "{", "\n{ ", " /* { */ { "]);
         for _ in 0..self.pick(5) {
             match self.pick(4) {
                 0 => self.state(),
-                1 => self.between("function f(a) { ", |it| it.statements(1), "}\n"),
+                1 => self.put_enclosed("function f(a) { ", |it| it.statements(1), "}\n"),
                 _ => self.resource(1),
             }
         }
@@ -286,18 +286,18 @@ impl<'b> ConstructWriter<'b> {
     }
 
     fn state(&mut self) {
-        self.note("state");
+        self.record_construct("state");
         self.put("state ");
         self.new_name();
         if self.pick(2) == 0 {
             self.put(" = ");
             self.primary(2);
         }
-        self.end();
+        self.end_statement();
     }
 
     fn resource(&mut self, depth: u32) {
-        self.note("resource");
+        self.record_construct("resource");
         self.numbers += 1;
         self.put(&format!("res '/{}'", self.numbers));
         if self.pick(2) == 0 {
@@ -319,17 +319,17 @@ impl<'b> ConstructWriter<'b> {
     }
 
     fn handler(&mut self, method: &str, depth: u32) {
-        self.note("handler");
+        self.record_construct("handler");
         self.put(&format!("on {method}"));
         self.one_of(&[" { ", "{", "\n{\n"]);
         for _ in 0..self.pick(5) {
-            self.inner(depth);
+            self.handler_statement(depth);
         }
         self.one_of(&["}\n", "} ", "};"]);
     }
 
     /// Writes a statement of a handler.
-    fn inner(&mut self, depth: u32) {
+    fn handler_statement(&mut self, depth: u32) {
         if depth >= DEPTH {
             return self.respond();
         }
@@ -337,27 +337,27 @@ impl<'b> ConstructWriter<'b> {
             0 => self.state(),
             1 => self.resource(depth + 1),
             2 => {
-                self.note("external");
+                self.record_construct("external");
                 self.put("res ");
                 self.new_name();
                 self.put(" = ");
                 self.primary(2);
-                self.end();
+                self.end_statement();
             }
             3 => {
-                self.note("par");
-                self.between("par { ", |it| it.inner(depth + 1), "} ");
+                self.record_construct("par");
+                self.put_enclosed("par { ", |it| it.handler_statement(depth + 1), "} ");
             }
             4 => {
-                self.note("pfor");
-                self.between("pfor(var i in ", |it| it.primary(2), ") ");
-                self.between("{ ", |it| it.inner(depth + 1), "}\n");
+                self.record_construct("pfor");
+                self.put_enclosed("pfor(var i in ", |it| it.primary(2), ") ");
+                self.put_enclosed("{ ", |it| it.handler_statement(depth + 1), "}\n");
             }
             5 => {
-                self.between("if (", |it| it.expression(2), ") ");
+                self.put_enclosed("if (", |it| it.expression(2), ") ");
                 self.respond();
                 self.put("\nelse { ");
-                self.inner(depth + 1);
+                self.handler_statement(depth + 1);
                 self.put("}");
             }
             6 => self.statement(2),
@@ -366,10 +366,10 @@ impl<'b> ConstructWriter<'b> {
     }
 
     fn respond(&mut self) {
-        self.note("respond");
+        self.record_construct("respond");
         self.put("respond ");
         self.expression(2);
-        self.end();
+        self.end_statement();
     }
 
     /// Writes the contents of a service, or of a handler nested in `depth` resources.
@@ -413,7 +413,7 @@ impl<'b> ConstructWriter<'b> {
         if depth < 2 && self.pick(3) > 0 {
             self.functions_block(depth + 1);
         }
-        self.between("respond [", Self::use_of_function, "]\n}\n");
+        self.put_enclosed("respond [", Self::use_of_function, "]\n}\n");
     }
 
     fn function(&mut self) {
@@ -421,21 +421,21 @@ impl<'b> ConstructWriter<'b> {
             0..=2 => {
                 self.put("function ");
                 self.function_name();
-                self.between("(k) { return ", Self::use_of_function, " }\n");
+                self.put_enclosed("(k) { return ", Self::use_of_function, " }\n");
             }
             3 => {
                 self.put("const ");
                 self.function_name();
-                self.between(" = k => ", Self::use_of_function, "\n");
+                self.put_enclosed(" = k => ", Self::use_of_function, "\n");
             }
             4 => {
                 self.put("const ");
                 self.function_name();
                 self.put(" = function ");
                 self.function_name();
-                self.between("(k) { return ", Self::use_of_function, " }\n");
+                self.put_enclosed("(k) { return ", Self::use_of_function, " }\n");
             }
-            _ => self.between("class A { m() { return ", Self::use_of_function, " } }\n"),
+            _ => self.put_enclosed("class A { m() { return ", Self::use_of_function, " } }\n"),
         }
     }
 
@@ -456,12 +456,12 @@ impl<'b> ConstructWriter<'b> {
             }
             4 => {
                 self.function_name();
-                self.between("(", Self::use_of_function, ")");
+                self.put_enclosed("(", Self::use_of_function, ")");
             }
             5 => self.one_of(&["n", "m", "n++"]),
             6 => self.put("own.get()"),
             7 => self.one_of(&["x", "new A().m()", "query.a"]),
-            _ => self.between("{ x, v: ", Self::use_of_function, " }"),
+            _ => self.put_enclosed("{ x, v: ", Self::use_of_function, " }"),
         }
     }
 }

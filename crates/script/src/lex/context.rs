@@ -68,24 +68,24 @@ struct OpenBracket {
 pub(super) struct LexContext<'s> {
     lexed: TokenList<'s>,
     open: Vec<OpenBracket>,
-    respond_is_ours: bool,
+    respond_is_keyword: bool,
 }
 
 impl<'s> LexContext<'s> {
-    pub(super) fn new(source: &'s str, respond_is_ours: bool) -> Self {
+    pub(super) fn new(source: &'s str, respond_is_keyword: bool) -> Self {
         let program = BracketFrame { kind: FrameKind::Program, parent: None, open: None, close: None };
-        let lexed = TokenList { source, tokens: Vec::new(), frames: vec![program], faults: Vec::new() };
-        Self { lexed, open: vec![OpenBracket::default()], respond_is_ours }
+        let lexed = TokenList { source, tokens: Vec::new(), frames: vec![program], errors: Vec::new() };
+        Self { lexed, open: vec![OpenBracket::default()], respond_is_keyword }
     }
 
-    pub(super) fn unterminated(&mut self, what: UnterminatedKind, start: usize, end: usize) {
-        self.lexed.faults.push(LexicalError::Unterminated { what, start, end });
+    pub(super) fn report_unterminated(&mut self, what: UnterminatedKind, start: usize, end: usize) {
+        self.lexed.errors.push(LexicalError::Unterminated { kind: what, start, end });
     }
 
     /// Finishes at the end of the text.
     pub(super) fn finish(mut self) -> TokenList<'s> {
         if let [_, .., open] = self.open.as_slice() {
-            self.lexed.faults.push(LexicalError::Unclosed { open: open.frame });
+            self.lexed.errors.push(LexicalError::Unclosed { open: open.frame });
         }
         self.lexed
     }
@@ -95,39 +95,39 @@ impl<'s> LexContext<'s> {
         self.lexed
     }
 
-    pub(super) fn in_hole(&self) -> bool {
-        self.kind() == FrameKind::Hole
+    pub(super) fn is_in_hole(&self) -> bool {
+        self.innermost_kind() == FrameKind::Hole
     }
 
     pub(super) fn regex_may_follow(&self, newline: bool) -> bool {
         let Some(previous) = self.lexed.tokens.last() else { return true };
-        previous.after != FollowingSyntax::Operator || (!newline && self.respond_goes_on())
+        previous.following != FollowingSyntax::Operator || (!newline && self.is_after_respond())
     }
 
-    fn top(&mut self) -> &mut OpenBracket {
+    fn innermost_mut(&mut self) -> &mut OpenBracket {
         let last = self.open.len() - 1;
         &mut self.open[last]
     }
 
-    fn kind(&self) -> FrameKind {
+    fn innermost_kind(&self) -> FrameKind {
         self.open.last().map_or(FrameKind::Program, |open| self.lexed.frames[open.frame].kind)
     }
 
-    fn last(&self) -> Option<TokenId> {
+    fn last_token(&self) -> Option<TokenId> {
         self.lexed.tokens.len().checked_sub(1)
     }
 
     /// Whether the previous token is this punctuator or reserved word.
-    fn follows(&self, text: &str) -> bool {
-        self.last().is_some_and(|last| self.lexed.is(last, text))
+    fn is_after_token(&self, text: &str) -> bool {
+        self.last_token().is_some_and(|last| self.lexed.is_token(last, text))
     }
 
-    fn follows_name(&self, name: &str) -> bool {
-        self.last().is_some_and(|last| self.lexed.is_name(last, name))
+    fn is_after_name(&self, name: &str) -> bool {
+        self.last_token().is_some_and(|last| self.lexed.is_name(last, name))
     }
 
-    fn after(&self) -> FollowingSyntax {
-        self.lexed.tokens.last().map_or(FollowingSyntax::Statement, |token| token.after)
+    fn following_syntax(&self) -> FollowingSyntax {
+        self.lexed.tokens.last().map_or(FollowingSyntax::Statement, |token| token.following)
     }
 
     /// Adds the next token. Returns false for a mismatched bracket, because the rest of the text cannot be
@@ -138,7 +138,7 @@ impl<'s> LexContext<'s> {
         let kind = self.name_or_keyword(kind, text);
         let starts = self.starts_statement(kind, text, newline);
         if starts {
-            self.top().ternaries = 0;
+            self.innermost_mut().ternaries = 0;
         } else {
             self.mark_respond(kind, text, newline);
         }
@@ -148,57 +148,63 @@ impl<'s> LexContext<'s> {
             start,
             end,
             newline,
-            starts,
-            after: FollowingSyntax::Operand,
+            starts_statement: starts,
+            following: FollowingSyntax::Operand,
             frame,
             bracket: None,
         };
         match (kind, text) {
-            (TokenKind::TemplateHead, _) => self.open(token, FrameKind::Hole),
+            (TokenKind::TemplateHead, _) => self.open_bracket(token, FrameKind::Hole),
             (TokenKind::Punctuator, "(") => {
-                let kind = self.parenthesis();
-                self.open(token, kind);
+                let kind = self.parenthesis_kind();
+                self.open_bracket(token, kind);
             }
-            (TokenKind::Punctuator, "[") => self.open(token, FrameKind::Square),
+            (TokenKind::Punctuator, "[") => self.open_bracket(token, FrameKind::Square),
             (TokenKind::Punctuator, "{") => {
-                let kind = self.brace(starts);
-                self.open(token, kind);
+                let kind = self.brace_kind(starts);
+                self.open_bracket(token, kind);
             }
             (TokenKind::TemplateTail, _) | (TokenKind::Punctuator, ")" | "]" | "}") => {
-                return self.close(token, text);
+                return self.close_bracket(token, text);
             }
-            _ => self.plain(token, text, newline),
+            _ => self.push_plain_token(token, text, newline),
         }
         true
     }
 
     fn name_or_keyword(&self, kind: TokenKind, text: &str) -> TokenKind {
         let reserved = kind == TokenKind::Name && (OPERATORS.contains(&text) || OPERANDS.contains(&text));
-        let any_name = self.follows(".") || self.follows("?.") || self.at_key();
+        let any_name = self.is_after_token(".") || self.is_after_token("?.") || self.is_at_key();
         if reserved && !any_name { TokenKind::Keyword } else { kind }
     }
 
-    fn at_key(&self) -> bool {
+    fn is_at_key(&self) -> bool {
         self.open.last().is_some_and(|open| open.at_key)
     }
 
     /// Handles the end of a class field: like a statement, its value ends at a line break.
     fn end_field(&mut self, kind: TokenKind, text: &str, newline: bool) {
-        let ended = newline && self.after() == FollowingSyntax::Operator && !continues(kind, text);
-        if matches!(self.kind(), FrameKind::Class(_)) && (ended || self.after() == FollowingSyntax::End) {
-            self.top().at_key = true;
+        let ended = newline
+            && self.following_syntax() == FollowingSyntax::Operator
+            && !continues_expression(kind, text);
+        if matches!(self.innermost_kind(), FrameKind::Class(_))
+            && (ended || self.following_syntax() == FollowingSyntax::End)
+        {
+            self.innermost_mut().at_key = true;
         }
     }
 
     fn starts_statement(&self, kind: TokenKind, text: &str, newline: bool) -> bool {
-        if !self.kind().holds_statements() || (kind == TokenKind::Punctuator && text == "}") {
+        if !self.innermost_kind().contains_statements() || (kind == TokenKind::Punctuator && text == "}") {
             return false;
         }
-        match self.after() {
+        match self.following_syntax() {
             FollowingSyntax::Statement => true,
-            FollowingSyntax::Operand => self.lexed.tokens.last().is_some_and(|last| self.opened(last)),
+            FollowingSyntax::Operand => {
+                self.lexed.tokens.last().is_some_and(|last| self.is_innermost_opener(last))
+            }
             FollowingSyntax::Restricted => newline,
-            FollowingSyntax::Operator => newline && !continues(kind, text),
+            FollowingSyntax::Operator => newline && !continues_expression(kind, text),
             FollowingSyntax::End => {
                 newline && !(kind == TokenKind::Punctuator && [",", ")", "]", ";", ":"].contains(&text))
             }
@@ -206,80 +212,86 @@ impl<'s> LexContext<'s> {
     }
 
     /// Whether a token opened the innermost bracket.
-    fn opened(&self, token: &LexToken) -> bool {
+    fn is_innermost_opener(&self, token: &LexToken) -> bool {
         token.bracket.is_some() && token.bracket == self.open.last().map(|open| open.frame)
     }
 
     /// Whether the previous token is the `respond` of S, so that an ambiguous token after it begins an
     /// operand.
-    fn respond_goes_on(&self) -> bool {
-        let Some(last) = self.last() else { return false };
-        self.respond_is_ours
+    fn is_after_respond(&self) -> bool {
+        let Some(last) = self.last_token() else { return false };
+        self.respond_is_keyword
             && self.lexed.is_name(last, "respond")
-            && self.lexed.tokens[last].starts
+            && self.lexed.tokens[last].starts_statement
             && self.open.iter().any(|open| self.lexed.frames[open.frame].kind == FrameKind::Service)
     }
 
     /// Marks the previous `respond` as followed by an operand, if it is the word of S.
     fn mark_respond(&mut self, kind: TokenKind, text: &str, newline: bool) {
-        let Some(last) = self.last() else { return };
-        if newline || !self.lexed.is_name(last, "respond") || !self.lexed.tokens[last].starts {
+        let Some(last) = self.last_token() else { return };
+        if newline || !self.lexed.is_name(last, "respond") || !self.lexed.tokens[last].starts_statement {
             return;
         }
         let ours = match kind {
             TokenKind::Name | TokenKind::Private | TokenKind::Number | TokenKind::String => true,
             TokenKind::Keyword => !["in", "instanceof"].contains(&text),
             TokenKind::Regex => true,
-            TokenKind::Template | TokenKind::TemplateHead => self.respond_goes_on(),
+            TokenKind::Template | TokenKind::TemplateHead => self.is_after_respond(),
             TokenKind::TemplateMiddle | TokenKind::TemplateTail => false,
             TokenKind::Punctuator => {
                 ["{", "!", "~"].contains(&text)
-                    || (["(", "[", "+", "-"].contains(&text) && self.respond_goes_on())
+                    || (["(", "[", "+", "-"].contains(&text) && self.is_after_respond())
             }
         };
         if ours {
-            self.lexed.tokens[last].after = FollowingSyntax::Operand;
+            self.lexed.tokens[last].following = FollowingSyntax::Operand;
         }
     }
 
-    fn plain(&mut self, mut token: LexToken, text: &str, newline: bool) {
+    fn push_plain_token(&mut self, mut token: LexToken, text: &str, newline: bool) {
         self.note_loop_variable(text);
-        token.after = match token.kind {
-            TokenKind::Keyword => self.keyword(&token, text),
-            TokenKind::Name if text == "let" && !self.follows(".") && !self.at_key() => {
+        token.following = match token.kind {
+            TokenKind::Keyword => self.syntax_after_keyword(&token, text),
+            TokenKind::Name if text == "let" && !self.is_after_token(".") && !self.is_at_key() => {
                 FollowingSyntax::Operand
             }
             TokenKind::Name
                 if text == "of"
-                    && self.kind() == FrameKind::Head
-                    && self.after() == FollowingSyntax::Operator =>
+                    && self.innermost_kind() == FrameKind::Head
+                    && self.following_syntax() == FollowingSyntax::Operator =>
             {
                 FollowingSyntax::Operand
             }
             // The end of an import or jump, which no token can continue.
-            TokenKind::String if self.follows("import") || self.follows_name("from") => FollowingSyntax::End,
-            TokenKind::Name if !newline && (self.follows("break") || self.follows("continue")) => {
+            TokenKind::String if self.is_after_token("import") || self.is_after_name("from") => {
+                FollowingSyntax::End
+            }
+            TokenKind::Name
+                if !newline && (self.is_after_token("break") || self.is_after_token("continue")) =>
+            {
                 FollowingSyntax::End
             }
             TokenKind::TemplateMiddle => FollowingSyntax::Operand,
-            TokenKind::Punctuator => self.punctuator(text, newline),
+            TokenKind::Punctuator => self.syntax_after_punctuator(text, newline),
             _ => FollowingSyntax::Operator,
         };
         self.lexed.tokens.push(token);
     }
 
-    fn keyword(&mut self, token: &LexToken, text: &str) -> FollowingSyntax {
+    fn syntax_after_keyword(&mut self, token: &LexToken, text: &str) -> FollowingSyntax {
         match text {
-            "function" => self.top().function = Some(self.place(token.starts)),
-            "do" => self.top().dos += 1,
+            "function" => {
+                self.innermost_mut().function = Some(self.function_position(token.starts_statement))
+            }
+            "do" => self.innermost_mut().dos += 1,
             "while" => {
-                let ends_do = self.top().dos > 0 && !self.heads_statement();
-                self.top().dos -= u32::from(ends_do);
-                self.top().ends_do = ends_do;
+                let ends_do = self.innermost_mut().dos > 0 && !self.is_statement_head();
+                self.innermost_mut().dos -= u32::from(ends_do);
+                self.innermost_mut().ends_do = ends_do;
             }
             "class" => {
-                let place = self.place(token.starts);
-                self.top().classes.push(place);
+                let place = self.function_position(token.starts_statement);
+                self.innermost_mut().classes.push(place);
             }
             _ => {}
         }
@@ -293,36 +305,36 @@ impl<'s> LexContext<'s> {
     }
 
     /// Whether the next token begins a statement within the previous one: after `if (..)`, `else` or a label.
-    fn heads_statement(&self) -> bool {
-        self.last().is_some_and(|last| self.lexed.heads_statement(last))
+    fn is_statement_head(&self) -> bool {
+        self.last_token().is_some_and(|last| self.lexed.is_statement_head(last))
     }
 
     /// Whether `function` or `class` begins a declaration: at the beginning of a statement, after `async`
     /// there, and in exports.
-    fn place(&self, starts: bool) -> FunctionPosition {
-        let exported = |id: TokenId| self.lexed.is(id, "export") || self.lexed.is(id, "default");
-        let declares = self.last().is_some_and(|last| {
+    fn function_position(&self, starts: bool) -> FunctionPosition {
+        let exported = |id: TokenId| self.lexed.is_token(id, "export") || self.lexed.is_token(id, "default");
+        let declares = self.last_token().is_some_and(|last| {
             let before = last.checked_sub(1);
             let is_async = self.lexed.is_name(last, "async")
-                && (self.lexed.tokens[last].starts || before.is_some_and(exported));
+                && (self.lexed.tokens[last].starts_statement || before.is_some_and(exported));
             exported(last) || is_async
         });
         if starts || declares { FunctionPosition::Declaration } else { FunctionPosition::Expression }
     }
 
-    fn punctuator(&mut self, text: &str, newline: bool) -> FollowingSyntax {
-        let kind = self.kind();
+    fn syntax_after_punctuator(&mut self, text: &str, newline: bool) -> FollowingSyntax {
+        let kind = self.innermost_kind();
         let in_class = matches!(kind, FrameKind::Class(_));
         match text {
-            ";" if kind.holds_statements() => return FollowingSyntax::Statement,
-            ";" => self.top().at_key = in_class,
-            "," if kind == FrameKind::Object => self.top().at_key = true,
-            "=" | "..." => self.top().at_key = false,
-            "?" => self.top().ternaries += 1,
-            ":" if kind == FrameKind::Object => self.top().at_key = false,
-            ":" if self.top().ternaries > 0 => self.top().ternaries -= 1,
-            ":" if kind.holds_statements() => return FollowingSyntax::Statement,
-            "++" | "--" if !newline && self.after() == FollowingSyntax::Operator => {
+            ";" if kind.contains_statements() => return FollowingSyntax::Statement,
+            ";" => self.innermost_mut().at_key = in_class,
+            "," if kind == FrameKind::Object => self.innermost_mut().at_key = true,
+            "=" | "..." => self.innermost_mut().at_key = false,
+            "?" => self.innermost_mut().ternaries += 1,
+            ":" if kind == FrameKind::Object => self.innermost_mut().at_key = false,
+            ":" if self.innermost_mut().ternaries > 0 => self.innermost_mut().ternaries -= 1,
+            ":" if kind.contains_statements() => return FollowingSyntax::Statement,
+            "++" | "--" if !newline && self.following_syntax() == FollowingSyntax::Operator => {
                 return FollowingSyntax::Operator;
             }
             _ => {}
@@ -332,17 +344,22 @@ impl<'s> LexContext<'s> {
 
     /// Turns the parentheses of `pfor (var` into a head, like those of `for (`.
     fn note_loop_variable(&mut self, text: &str) {
-        let Some(last) = self.last().filter(|_| ["var", "let", "const"].contains(&text)) else { return };
+        let Some(last) = self.last_token().filter(|_| ["var", "let", "const"].contains(&text)) else {
+            return;
+        };
         let Some(pfor) = last.checked_sub(1) else { return };
-        if self.lexed.is(last, "(") && self.lexed.is_name(pfor, "pfor") && self.lexed.tokens[pfor].starts {
-            let frame = self.top().frame;
+        if self.lexed.is_token(last, "(")
+            && self.lexed.is_name(pfor, "pfor")
+            && self.lexed.tokens[pfor].starts_statement
+        {
+            let frame = self.innermost_mut().frame;
             self.lexed.frames[frame].kind = FrameKind::Head;
         }
     }
 }
 
 /// Whether a token on a new line continues the previous expression.
-fn continues(kind: TokenKind, text: &str) -> bool {
+fn continues_expression(kind: TokenKind, text: &str) -> bool {
     match kind {
         TokenKind::Punctuator => !["{", "}", "++", "--", "!", "~", "@", "#"].contains(&text),
         TokenKind::Template

@@ -38,7 +38,7 @@ fn is_space(c: char) -> bool {
 }
 
 /// Skips white space and comments.
-pub(super) fn gap(source: &str, from: usize) -> TokenGap {
+pub(super) fn skip_gap(source: &str, from: usize) -> TokenGap {
     let mut gap = TokenGap { start: from, newline: from == 0, open_comment: None };
     if from == 0 && source.starts_with("#!") {
         gap.start = line_end(source, 0);
@@ -70,23 +70,29 @@ fn line_end(source: &str, from: usize) -> usize {
 }
 
 /// Scans the token at `start`. `in_template` makes a `}` continue the template.
-pub(super) fn token(source: &str, start: usize, regex: bool, in_template: bool) -> ScannedToken {
+pub(super) fn scan_token(source: &str, start: usize, regex: bool, in_template: bool) -> ScannedToken {
     let rest = &source[start..];
     let mut chars = rest.chars();
     let first = chars.next().unwrap_or('\0');
     let second = chars.next();
     match first {
-        '\'' | '"' => string(source, start, first),
-        '`' => template(source, start, (TokenKind::Template, TokenKind::TemplateHead)),
-        '}' if in_template => template(source, start, (TokenKind::TemplateTail, TokenKind::TemplateMiddle)),
-        '/' if regex => regular_expression(source, start),
-        '0'..='9' => whole(number(source, start), TokenKind::Number),
-        '.' if second.is_some_and(|c| c.is_ascii_digit()) => whole(number(source, start), TokenKind::Number),
-        '#' if second.is_some_and(begins_name) => whole(name_end(source, start + 1), TokenKind::Private),
-        c if begins_name(c) => whole(name_end(source, start), TokenKind::Name),
+        '\'' | '"' => scan_string(source, start, first),
+        '`' => scan_template(source, start, (TokenKind::Template, TokenKind::TemplateHead)),
+        '}' if in_template => {
+            scan_template(source, start, (TokenKind::TemplateTail, TokenKind::TemplateMiddle))
+        }
+        '/' if regex => scan_regex(source, start),
+        '0'..='9' => terminated_token(number_end(source, start), TokenKind::Number),
+        '.' if second.is_some_and(|c| c.is_ascii_digit()) => {
+            terminated_token(number_end(source, start), TokenKind::Number)
+        }
+        '#' if second.is_some_and(is_name_start) => {
+            terminated_token(name_end(source, start + 1), TokenKind::Private)
+        }
+        c if is_name_start(c) => terminated_token(name_end(source, start), TokenKind::Name),
         c => {
             let known = PUNCTUATORS.iter().find(|text| rest.starts_with(**text) && !is_ternary(rest, text));
-            whole(start + known.map_or(c.len_utf8(), |text| text.len()), TokenKind::Punctuator)
+            terminated_token(start + known.map_or(c.len_utf8(), |text| text.len()), TokenKind::Punctuator)
         }
     }
 }
@@ -96,11 +102,11 @@ fn is_ternary(rest: &str, punctuator: &str) -> bool {
     punctuator == "?." && rest[2..].starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn whole(end: usize, kind: TokenKind) -> ScannedToken {
+fn terminated_token(end: usize, kind: TokenKind) -> ScannedToken {
     ScannedToken { end, kind, unterminated: None }
 }
 
-fn begins_name(c: char) -> bool {
+fn is_name_start(c: char) -> bool {
     is_identifier_start(c) || c == '\\'
 }
 
@@ -108,7 +114,7 @@ fn name_end(source: &str, from: usize) -> usize {
     let mut at = from;
     while let Some(c) = source[at..].chars().next() {
         if c == '\\' {
-            at += escape(&source[at..]);
+            at += escape_length(&source[at..]);
         } else if is_identifier_part(c) {
             at += c.len_utf8();
         } else {
@@ -119,7 +125,7 @@ fn name_end(source: &str, from: usize) -> usize {
 }
 
 /// Returns the length of an escape `\u0061` or `\u{61}`, or of the backslash if it is neither.
-fn escape(rest: &str) -> usize {
+fn escape_length(rest: &str) -> usize {
     let hex = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
     if let Some(braced) = rest.strip_prefix("\\u{") {
         let digits = hex(braced);
@@ -131,7 +137,7 @@ fn escape(rest: &str) -> usize {
     }
 }
 
-fn number(source: &str, start: usize) -> usize {
+fn number_end(source: &str, start: usize) -> usize {
     let bytes = source.as_bytes();
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let digits = |mut at: usize| {
@@ -157,7 +163,7 @@ fn number(source: &str, start: usize) -> usize {
     if byte(at) == b'n' { at + 1 } else { at }
 }
 
-fn string(source: &str, start: usize, quote: char) -> ScannedToken {
+fn scan_string(source: &str, start: usize, quote: char) -> ScannedToken {
     let mut chars = source[start + 1..].char_indices();
     while let Some((at, c)) = chars.next() {
         let at = start + 1 + at;
@@ -170,7 +176,7 @@ fn string(source: &str, start: usize, quote: char) -> ScannedToken {
                     unterminated: Some(UnterminatedKind::String),
                 };
             }
-            c if c == quote => return whole(at + 1, TokenKind::String),
+            c if c == quote => return terminated_token(at + 1, TokenKind::String),
             _ => {}
         }
     }
@@ -187,21 +193,21 @@ fn skip_escaped(chars: &mut std::str::CharIndices<'_>) {
 }
 
 /// Scans a template from its first character, a backtick or brace, to the next end or hole.
-fn template(source: &str, start: usize, (closed, open): (TokenKind, TokenKind)) -> ScannedToken {
+fn scan_template(source: &str, start: usize, (closed, open): (TokenKind, TokenKind)) -> ScannedToken {
     let mut chars = source[start + 1..].char_indices();
     while let Some((at, c)) = chars.next() {
         let at = start + 1 + at;
         match c {
             '\\' => skip_escaped(&mut chars),
-            '`' => return whole(at + 1, closed),
-            '$' if source[at + 1..].starts_with('{') => return whole(at + 2, open),
+            '`' => return terminated_token(at + 1, closed),
+            '$' if source[at + 1..].starts_with('{') => return terminated_token(at + 2, open),
             _ => {}
         }
     }
     ScannedToken { end: source.len(), kind: closed, unterminated: Some(UnterminatedKind::Template) }
 }
 
-fn regular_expression(source: &str, start: usize) -> ScannedToken {
+fn scan_regex(source: &str, start: usize) -> ScannedToken {
     let mut in_class = false;
     let mut chars = source[start + 1..].char_indices();
     while let Some((at, c)) = chars.next() {
@@ -217,7 +223,7 @@ fn regular_expression(source: &str, start: usize) -> ScannedToken {
             '\\' if !chars.as_str().starts_with(is_newline) => skip_escaped(&mut chars),
             '[' => in_class = true,
             ']' => in_class = false,
-            '/' if !in_class => return whole(name_end(source, at + 1), TokenKind::Regex),
+            '/' if !in_class => return terminated_token(name_end(source, at + 1), TokenKind::Regex),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use oxc_span::SourceType;
 use super::*;
 
 /// Returns the bounds of oxc's tokens, or `None` if the text is not valid JavaScript of this kind.
-fn of_oxc(source: &str, kind: SourceType) -> Option<Vec<(usize, usize)>> {
+fn oxc_tokens(source: &str, kind: SourceType) -> Option<Vec<(usize, usize)>> {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, source, kind).with_config(TokensParserConfig).parse();
     let tokens = parsed.tokens.iter().map(|token| (token.start() as usize, token.end() as usize));
@@ -17,8 +17,8 @@ fn of_oxc(source: &str, kind: SourceType) -> Option<Vec<(usize, usize)>> {
 }
 
 /// Asserts that the tokens are the same, and that no part of the text is treated as S.
-fn same(source: &str) {
-    let theirs = of_oxc(source, SourceType::mjs()).or_else(|| of_oxc(source, SourceType::cjs()));
+fn assert_same_tokens(source: &str) {
+    let theirs = oxc_tokens(source, SourceType::mjs()).or_else(|| oxc_tokens(source, SourceType::cjs()));
     let theirs = theirs.unwrap_or_else(|| panic!("this is not valid JavaScript: {source}"));
     let ours: Vec<_> = lex(source).tokens.iter().map(|token| (token.start, token.end)).collect();
     let different = (0..theirs.len().max(ours.len())).find(|&at| theirs.get(at) != ours.get(at));
@@ -47,7 +47,7 @@ fn javascript_of_this_repository_has_the_tokens_of_oxc() {
         for file in std::fs::read_dir(root.join(folder)).expect("the folder exists") {
             let path = file.expect("a file").path();
             if path.extension().is_some_and(|ending| ending == "js" || ending == "mjs") {
-                same(&std::fs::read_to_string(&path).expect("the file is readable"));
+                assert_same_tokens(&std::fs::read_to_string(&path).expect("the file is readable"));
                 read += 1;
             }
         }
@@ -137,7 +137,7 @@ fn a_slash_divides_or_opens_a_regular_expression() {
         "!/a/ / /b/",
     ];
     for text in texts.iter().filter(|text| **text != "new.target") {
-        same(text);
+        assert_same_tokens(text);
     }
 }
 
@@ -152,6 +152,6 @@ fn tokenizes_non_ascii_texts() {
         "𝒳𝒴 = `é${ä}ü`",
         "// é\na",
     ] {
-        same(text);
+        assert_same_tokens(text);
     }
 }

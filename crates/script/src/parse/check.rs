@@ -8,15 +8,16 @@ use crate::method::HandlerMethod;
 use crate::syntax::{ConstructId, ConstructKind, SyntaxConstruct, SyntaxConstructs};
 
 pub(super) fn check(syntax: &SyntaxConstructs, diagnostics: &mut Vec<ScriptDiagnostic>) {
-    diagnostics.extend(services(syntax));
+    diagnostics.extend(check_services(syntax));
     // An invalid method does not conflict with others.
     let told: BTreeSet<usize> = diagnostics.iter().map(|it| it.primary.span.start).collect();
-    diagnostics.extend(handlers(syntax).into_iter().filter(|it| !told.contains(&it.primary.span.start)));
-    diagnostics.extend(resources(syntax, &told));
+    diagnostics
+        .extend(check_handlers(syntax).into_iter().filter(|it| !told.contains(&it.primary.span.start)));
+    diagnostics.extend(check_resources(syntax, &told));
 }
 
 /// Reports services with the same name.
-fn services(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
+fn check_services(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
     let mut seen: HashMap<&str, Range<usize>> = HashMap::new();
     let mut found = Vec::new();
     for construct in &syntax.constructs {
@@ -34,7 +35,7 @@ fn services(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
             "the second one",
             help,
         );
-        found.push(error.and(first.clone(), "the first one"));
+        found.push(error.with_label(first.clone(), "the first one"));
     }
     found
 }
@@ -47,25 +48,25 @@ enum HandlerScope<'s> {
     Resource(ConstructId),
 }
 
-fn handlers(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
+fn check_handlers(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
     let mut seen: HashMap<(HandlerScope<'_>, HandlerMethod), &Range<usize>> = HashMap::new();
     let mut found = Vec::new();
     for (id, construct) in syntax.constructs.iter().enumerate() {
         let ConstructKind::On { method, method_span } = &construct.kind else { continue };
-        let Some((resource, path)) = resource_of(syntax, id) else { continue };
+        let Some((resource, path)) = handler_resource(syntax, id) else { continue };
         let domain = match path {
-            Some(path) => HandlerScope::Path(syntax.service_of(resource), path),
+            Some(path) => HandlerScope::Path(syntax.enclosing_service(resource), path),
             None => HandlerScope::Resource(resource),
         };
         let Some(first) = seen.get(&(domain, *method)) else {
             let domain = path.map_or(HandlerScope::Resource(resource), |path| {
-                HandlerScope::Path(syntax.service_of(resource), path)
+                HandlerScope::Path(syntax.enclosing_service(resource), path)
             });
             seen.insert((domain, *method), method_span);
             continue;
         };
         let of = path.map_or_else(|| "this resource".to_owned(), |path| format!("`{path}`"));
-        let message = format!("{of} has two handlers for {}", method.word());
+        let message = format!("{of} has two handlers for {}", method.as_str());
         let help = "keep one of them; resources of the same path are one resource";
         let error = ScriptDiagnostic::error(
             DiagnosticCode::HandlerTwice,
@@ -74,13 +75,13 @@ fn handlers(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
             "the second one",
             help,
         );
-        found.push(error.and((*first).clone(), "the first one"));
+        found.push(error.with_label((*first).clone(), "the first one"));
     }
     found
 }
 
 /// Returns the resource of a handler, and its path if that is a literal.
-fn resource_of(syntax: &SyntaxConstructs, handler: ConstructId) -> Option<(ConstructId, Option<&str>)> {
+fn handler_resource(syntax: &SyntaxConstructs, handler: ConstructId) -> Option<(ConstructId, Option<&str>)> {
     let parent = syntax.constructs[handler].parent?;
     match &syntax.constructs[parent].kind {
         ConstructKind::Res { literal, .. } => Some((parent, literal.as_deref())),
@@ -89,7 +90,7 @@ fn resource_of(syntax: &SyntaxConstructs, handler: ConstructId) -> Option<(Const
 }
 
 /// Reports resources whose braces contain neither a handler nor an invalid one that has been reported.
-fn resources(syntax: &SyntaxConstructs, told: &BTreeSet<usize>) -> Vec<ScriptDiagnostic> {
+fn check_resources(syntax: &SyntaxConstructs, told: &BTreeSet<usize>) -> Vec<ScriptDiagnostic> {
     let handlers =
         syntax.constructs.iter().filter(|construct| matches!(construct.kind, ConstructKind::On { .. }));
     let with_handler: HashSet<ConstructId> = handlers.filter_map(|handler| handler.parent).collect();

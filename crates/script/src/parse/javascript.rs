@@ -8,14 +8,14 @@ use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::prepass::OffsetMap;
 
 /// Adds oxc's errors to the diagnostics, except at places with an earlier error, which probably caused them.
-pub(super) fn explain(
+pub(super) fn add_syntax_errors(
     source: &str,
     errors: &[OxcDiagnostic],
     map: &OffsetMap,
     found: &mut Vec<ScriptDiagnostic>,
 ) {
     for error in errors {
-        let translated = translate(source, error, map);
+        let translated = translate_error(source, error, map);
         let overlaps = |it: &ScriptDiagnostic| {
             let (a, b) = (&it.primary.span, &translated.primary.span);
             a.start.max(b.start) < a.end.min(b.end) || a.start == b.start
@@ -26,7 +26,7 @@ pub(super) fn explain(
     }
 }
 
-fn translate(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> ScriptDiagnostic {
+fn translate_error(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> ScriptDiagnostic {
     let labels: Vec<(Range<usize>, &str)> = error
         .labels
         .iter()
@@ -35,15 +35,14 @@ fn translate(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> ScriptDiag
     let said = error.message.as_ref();
     let place = labels.first().map_or(0..0, |(span, _)| span.clone());
     if said == "Unexpected token" && !place.is_empty() {
-        return unexpected(source, place);
+        return unexpected_token_error(source, place);
     }
     if said.starts_with("Expected a semicolon") {
-        return joined(source, place.start);
+        return missing_separator_error(source, place.start);
     }
     if let ([first, again, ..], true) = (labels.as_slice(), said.ends_with("has already been declared")) {
-        let is_theirs =
-            error.labels.first().is_some_and(|label| map.is_of_source(label.span().start as usize));
-        return declared_again(said, first.0.clone(), again.0.clone(), is_theirs);
+        let is_theirs = error.labels.first().is_some_and(|label| map.is_copied(label.span().start as usize));
+        return redeclaration_error(said, first.0.clone(), again.0.clone(), is_theirs);
     }
     let help = match error.help.as_deref() {
         _ if said.starts_with("`await` is only allowed") => {
@@ -55,10 +54,10 @@ fn translate(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> ScriptDiag
     let mut labels = labels.into_iter();
     let (span, label) = labels.next().unwrap_or((0..0, "here"));
     let told = ScriptDiagnostic::error(DiagnosticCode::Syntax, span, said, label, help);
-    labels.fold(told, |told, (span, label)| told.and(span, label))
+    labels.fold(told, |told, (span, label)| told.with_label(span, label))
 }
 
-fn unexpected(source: &str, place: Range<usize>) -> ScriptDiagnostic {
+fn unexpected_token_error(source: &str, place: Range<usize>) -> ScriptDiagnostic {
     let token = &source[place.clone()];
     let help = match token {
         "..." => "replace these dots by code; between brackets they would spread a list",
@@ -72,12 +71,12 @@ fn unexpected(source: &str, place: Range<usize>) -> ScriptDiagnostic {
 }
 
 /// Reports two statements on one line, or an unexpected token in place of the end of a statement.
-fn joined(source: &str, end: usize) -> ScriptDiagnostic {
+fn missing_separator_error(source: &str, end: usize) -> ScriptDiagnostic {
     let rest = source[end..].trim_start();
     let start = source.len() - rest.len();
     match rest.chars().next() {
         Some(c) if !c.is_alphanumeric() && !"_$'\"`{".contains(c) => {
-            unexpected(source, start..start + c.len_utf8())
+            unexpected_token_error(source, start..start + c.len_utf8())
         }
         _ => {
             let help = "write `;`, or begin a new line";
@@ -92,7 +91,12 @@ fn joined(source: &str, end: usize) -> ScriptDiagnostic {
     }
 }
 
-fn declared_again(said: &str, first: Range<usize>, again: Range<usize>, is_theirs: bool) -> ScriptDiagnostic {
+fn redeclaration_error(
+    said: &str,
+    first: Range<usize>,
+    again: Range<usize>,
+    is_theirs: bool,
+) -> ScriptDiagnostic {
     if !is_theirs {
         let help = "choose another name";
         return ScriptDiagnostic::error(
@@ -105,5 +109,5 @@ fn declared_again(said: &str, first: Range<usize>, again: Range<usize>, is_their
     }
     let help = "give one of them another name, or only set it the second time";
     ScriptDiagnostic::error(DiagnosticCode::Syntax, again, said, "it is declared again here", help)
-        .and(first, "it is first declared here")
+        .with_label(first, "it is first declared here")
 }

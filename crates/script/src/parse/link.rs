@@ -23,7 +23,7 @@ pub(super) fn link(
     diagnostics: &mut Vec<ScriptDiagnostic>,
 ) {
     let mut linker =
-        SyntaxLinker { map, syntax, diagnostics, declarative: HashSet::new(), functions: Vec::new() };
+        SyntaxLinker { map, syntax, diagnostics, declarative_scopes: HashSet::new(), functions: Vec::new() };
     linker.visit_program(program);
 }
 
@@ -32,21 +32,22 @@ struct SyntaxLinker<'s> {
     syntax: &'s mut SyntaxConstructs,
     diagnostics: &'s mut Vec<ScriptDiagnostic>,
     /// The scopes of the functions that represent services and resources.
-    declarative: HashSet<ScopeId>,
+    declarative_scopes: HashSet<ScopeId>,
     /// Whether each enclosing function is in `declarative`, outermost first.
     functions: Vec<bool>,
 }
 
 impl<'a> Visit<'a> for SyntaxLinker<'_> {
     fn visit_statement(&mut self, statement: &Statement<'a>) {
-        if let Some((id, _)) = self.syntax.at(statement.span().start) {
-            self.link(id, statement);
+        if let Some((id, _)) = self.syntax.construct_at(statement.span().start) {
+            self.link_construct(id, statement);
         }
         walk::walk_statement(self, statement);
     }
 
     fn visit_function(&mut self, function: &Function<'a>, flags: ScopeFlags) {
-        let declarative = function.scope_id.get().is_some_and(|scope| self.declarative.contains(&scope));
+        let declarative =
+            function.scope_id.get().is_some_and(|scope| self.declarative_scopes.contains(&scope));
         self.functions.push(declarative);
         walk::walk_function(self, function, flags);
         self.functions.pop();
@@ -70,23 +71,23 @@ impl<'a> Visit<'a> for SyntaxLinker<'_> {
 }
 
 impl SyntaxLinker<'_> {
-    fn link(&mut self, id: ConstructId, statement: &Statement<'_>) {
+    fn link_construct(&mut self, id: ConstructId, statement: &Statement<'_>) {
         let scope = match statement {
-            Statement::ExpressionStatement(statement) => self.function(id, &statement.expression),
+            Statement::ExpressionStatement(statement) => self.function_scope(id, &statement.expression),
             Statement::BlockStatement(block) => block.scope_id.get(),
             Statement::ForInStatement(statement) => {
                 if let ForStatementLeft::VariableDeclaration(declaration) = &statement.left {
-                    self.names(id, declaration);
+                    self.set_name_symbols(id, declaration);
                 }
                 statement.scope_id.get()
             }
             Statement::VariableDeclaration(declaration) => {
-                self.names(id, declaration);
+                self.set_name_symbols(id, declaration);
                 None
             }
             Statement::ThrowStatement(statement) => {
-                match StatusResponse::of(&statement.argument) {
-                    Some(response) => response.bodies().for_each(|body| self.check_body(body)),
+                match StatusResponse::from_expression(&statement.argument) {
+                    Some(response) => response.body_members().for_each(|body| self.check_body(body)),
                     None => self.check_value(&statement.argument),
                 }
                 None
@@ -96,12 +97,12 @@ impl SyntaxLinker<'_> {
         let construct = &mut self.syntax.constructs[id];
         construct.scope = scope;
         if matches!(construct.kind, ConstructKind::Service { .. } | ConstructKind::Res { .. }) {
-            self.declarative.extend(scope);
+            self.declarative_scopes.extend(scope);
         }
     }
 
     /// Returns the scope of the function in `void function() {}` or `void [path, function() {}]`.
-    fn function(&mut self, id: ConstructId, expression: &Expression<'_>) -> Option<ScopeId> {
+    fn function_scope(&mut self, id: ConstructId, expression: &Expression<'_>) -> Option<ScopeId> {
         let scope = |function: &Function<'_>| function.scope_id.get();
         let Expression::UnaryExpression(unary) = expression else { return None };
         if unary.operator != UnaryOperator::Void {
@@ -111,7 +112,7 @@ impl SyntaxLinker<'_> {
             Expression::FunctionExpression(function) => scope(function),
             Expression::ArrayExpression(pair) => {
                 let path = pair.elements.first().and_then(ArrayExpressionElement::as_expression);
-                self.literal(id, path);
+                self.set_literal(id, path);
                 if let Some(path) = path {
                     self.check_path(path);
                 }
@@ -195,7 +196,7 @@ impl SyntaxLinker<'_> {
         self.diagnostics.push(ScriptDiagnostic::error(DiagnosticCode::ResPath, span, message, label, help));
     }
 
-    fn literal(&mut self, id: ConstructId, path: Option<&Expression<'_>>) {
+    fn set_literal(&mut self, id: ConstructId, path: Option<&Expression<'_>>) {
         let text = match path {
             Some(Expression::StringLiteral(text)) => Some(text.value.to_string()),
             Some(Expression::TemplateLiteral(template)) => {
@@ -208,7 +209,7 @@ impl SyntaxLinker<'_> {
         }
     }
 
-    fn names(&mut self, id: ConstructId, declaration: &VariableDeclaration<'_>) {
+    fn set_name_symbols(&mut self, id: ConstructId, declaration: &VariableDeclaration<'_>) {
         let names: &mut [ConstructName] = match &mut self.syntax.constructs[id].kind {
             ConstructKind::State { names } | ConstructKind::External { names } => names,
             ConstructKind::Pfor { name } => std::slice::from_mut(name),

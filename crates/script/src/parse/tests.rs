@@ -13,7 +13,7 @@ mod bad;
 mod good;
 
 /// Renders all diagnostics of a text.
-fn told(source: &str) -> String {
+fn render_diagnostics(source: &str) -> String {
     let allocator = Allocator::default();
     let parsed = parse(&allocator, source);
     for it in &parsed.diagnostics {
@@ -26,30 +26,31 @@ fn told(source: &str) -> String {
 }
 
 /// Returns the codes and positions of a text's diagnostics.
-fn mistakes(source: &str) -> Vec<String> {
+fn diagnostic_codes(source: &str) -> Vec<String> {
     let allocator = Allocator::default();
     let lines = LineStarts::new(source);
     let found = parse(&allocator, source).diagnostics;
-    found.iter().map(|it| format!("{} {}", it.code.code(), lines.position(it.primary.span.start))).collect()
+    found.iter().map(|it| format!("{} {}", it.code.as_str(), lines.position(it.primary.span.start))).collect()
 }
 
 /// Returns the JavaScript of a text without errors.
-fn encoded(source: &str) -> String {
-    assert_eq!(told(source), "");
+fn encode_valid(source: &str) -> String {
+    assert_eq!(render_diagnostics(source), "");
     let allocator = Allocator::default();
     parse(&allocator, source).encoded.to_owned()
 }
 
 /// Returns the constructs of a text, one a line, indented by nesting.
-fn constructs(source: &str) -> String {
+fn list_constructs(source: &str) -> String {
     let allocator = Allocator::default();
     let parsed = parse(&allocator, source);
     let lines = LineStarts::new(source);
     let line = |(id, construct): (usize, &SyntaxConstruct)| {
-        let indent = parsed.syntax.around(id).count() * 2;
+        let indent = parsed.syntax.enclosing_constructs(id).count() * 2;
         let (from, to) = (lines.position(construct.span.start), lines.position(construct.span.end));
         let text = source[construct.span.clone()].lines().next().unwrap_or("");
-        let linked = parsed.syntax.at(construct.encoded).is_some_and(|(found, _)| found == id);
+        let linked =
+            parsed.syntax.construct_at(construct.encoded_start).is_some_and(|(found, _)| found == id);
         assert!(linked, "{construct:?}");
         format!("{:indent$}{} {from} to {to}: {text}", "", construct.kind.name())
     };
@@ -57,6 +58,6 @@ fn constructs(source: &str) -> String {
 }
 
 /// Returns a POST handler with these statements.
-fn handler(statements: &str) -> String {
+fn post_handler(statements: &str) -> String {
     format!("service shop {{\n  res '/a' on POST {{\n    {statements}\n  }}\n}}\n")
 }

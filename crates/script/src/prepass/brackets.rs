@@ -8,17 +8,17 @@ use crate::line::LineStarts;
 
 /// Returns diagnostics for the lexical errors. Of mismatched brackets only the first is reported, since it
 /// causes the others.
-pub(super) fn explain(lexed: &TokenList<'_>) -> Vec<ScriptDiagnostic> {
+pub(super) fn lexical_diagnostics(lexed: &TokenList<'_>) -> Vec<ScriptDiagnostic> {
     let mut found: Vec<ScriptDiagnostic> =
-        lexed.faults.iter().filter_map(|fault| unterminated(*fault)).collect();
+        lexed.errors.iter().filter_map(|fault| unterminated_error(*fault)).collect();
     if found.is_empty() {
-        found.extend(lexed.faults.iter().find_map(|fault| bracket(lexed, *fault)));
+        found.extend(lexed.errors.iter().find_map(|fault| bracket_error(lexed, *fault)));
     }
     found
 }
 
-fn unterminated(fault: LexicalError) -> Option<ScriptDiagnostic> {
-    let LexicalError::Unterminated { what, start, end } = fault else { return None };
+fn unterminated_error(fault: LexicalError) -> Option<ScriptDiagnostic> {
+    let LexicalError::Unterminated { kind: what, start, end } = fault else { return None };
     let (name, help) = match what {
         UnterminatedKind::String => {
             ("string", "close it with the quote that it began with, on the same line")
@@ -39,20 +39,20 @@ fn unterminated(fault: LexicalError) -> Option<ScriptDiagnostic> {
     ))
 }
 
-fn bracket(lexed: &TokenList<'_>, fault: LexicalError) -> Option<ScriptDiagnostic> {
+fn bracket_error(lexed: &TokenList<'_>, fault: LexicalError) -> Option<ScriptDiagnostic> {
     match fault {
         LexicalError::Unterminated { .. } => None,
-        LexicalError::Mismatched { close, open: Some(open) } => Some(mismatched(lexed, close, open)),
-        LexicalError::Mismatched { close, open: None } => Some(superfluous(lexed, close)),
-        LexicalError::Unclosed { open } => unclosed(lexed, open),
+        LexicalError::Mismatched { close, open: Some(open) } => Some(mismatched_error(lexed, close, open)),
+        LexicalError::Mismatched { close, open: None } => Some(superfluous_error(lexed, close)),
+        LexicalError::Unclosed { open } => unclosed_error(lexed, open),
     }
 }
 
-fn span(lexed: &TokenList<'_>, id: TokenId) -> Range<usize> {
+fn token_span(lexed: &TokenList<'_>, id: TokenId) -> Range<usize> {
     lexed.tokens.get(id).map_or(0..0, |token| token.start..token.end)
 }
 
-fn closer(open: &str) -> &'static str {
+fn closing_bracket(open: &str) -> &'static str {
     match open {
         "(" => ")",
         "[" => "]",
@@ -60,25 +60,25 @@ fn closer(open: &str) -> &'static str {
     }
 }
 
-fn mismatched(lexed: &TokenList<'_>, close: TokenId, open: TokenId) -> ScriptDiagnostic {
-    let (text, opened) = (first(lexed.text(close)), lexed.text(open));
+fn mismatched_error(lexed: &TokenList<'_>, close: TokenId, open: TokenId) -> ScriptDiagnostic {
+    let (text, opened) = (first_char(lexed.token_text(close)), lexed.token_text(open));
     let message = format!("mismatched `{text}`");
-    let label = format!("`{}` is expected before this", closer(opened));
-    let help = format!("close the `{opened}` with `{}`, or remove the `{text}`", closer(opened));
-    ScriptDiagnostic::error(DiagnosticCode::Bracket, span(lexed, close), message, label, help)
-        .and(span(lexed, open), format!("this `{opened}` is still open"))
+    let label = format!("`{}` is expected before this", closing_bracket(opened));
+    let help = format!("close the `{opened}` with `{}`, or remove the `{text}`", closing_bracket(opened));
+    ScriptDiagnostic::error(DiagnosticCode::Bracket, token_span(lexed, close), message, label, help)
+        .with_label(token_span(lexed, open), format!("this `{opened}` is still open"))
 }
 
 /// Returns the closing bracket's own character: the `}` of a template's tail.
-fn first(text: &str) -> &str {
+fn first_char(text: &str) -> &str {
     text.chars().next().map_or("", |c| &text[..c.len_utf8()])
 }
 
-fn superfluous(lexed: &TokenList<'_>, close: TokenId) -> ScriptDiagnostic {
-    let text = first(lexed.text(close));
+fn superfluous_error(lexed: &TokenList<'_>, close: TokenId) -> ScriptDiagnostic {
+    let text = first_char(lexed.token_text(close));
     let message = format!("unexpected `{text}`: nothing is open here");
     let help = "remove it, or look for a block above that was closed too early";
-    let start = span(lexed, close).start;
+    let start = token_span(lexed, close).start;
     let error = ScriptDiagnostic::error(
         DiagnosticCode::Bracket,
         start..start + text.len(),
@@ -86,56 +86,57 @@ fn superfluous(lexed: &TokenList<'_>, close: TokenId) -> ScriptDiagnostic {
         "this closes nothing",
         help,
     );
-    match closed_early(lexed) {
-        Some(id) => error.and(span(lexed, id), "this one is probably superfluous"),
+    match find_early_close(lexed) {
+        Some(id) => error.with_label(token_span(lexed, id), "this one is probably superfluous"),
         None => error,
     }
 }
 
-fn unclosed(lexed: &TokenList<'_>, innermost: FrameId) -> Option<ScriptDiagnostic> {
+fn unclosed_error(lexed: &TokenList<'_>, innermost: FrameId) -> Option<ScriptDiagnostic> {
     let end = lexed.source.len();
     let open = lexed.frames[innermost].open?;
-    let opened = lexed.text(open);
-    if closer(opened) != "}" {
-        let message = format!("unexpected end of file, a {} is missing", closer(opened));
-        let help = format!("close the `{opened}` with `{}`", closer(opened));
+    let opened = lexed.token_text(open);
+    if closing_bracket(opened) != "}" {
+        let message = format!("unexpected end of file, a {} is missing", closing_bracket(opened));
+        let help = format!("close the `{opened}` with `{}`", closing_bracket(opened));
         let error =
             ScriptDiagnostic::error(DiagnosticCode::Bracket, end..end, message, "the file ends here", help);
-        return Some(error.and(span(lexed, open), format!("this `{opened}` is still open")));
+        return Some(error.with_label(token_span(lexed, open), format!("this `{opened}` is still open")));
     }
-    let suspect = left_open(lexed).unwrap_or(open);
+    let suspect = find_unclosed_brace(lexed).unwrap_or(open);
     let help = "close the block where it is to end; the indentation shows which one it probably is";
     let message = "unexpected end of file, a } is missing";
     let error =
         ScriptDiagnostic::error(DiagnosticCode::MissingBrace, end..end, message, "the file ends here", help);
-    Some(error.and(span(lexed, suspect), "this block is probably the one left open"))
+    Some(error.with_label(token_span(lexed, suspect), "this block is probably the one left open"))
 }
 
 /// Returns the probable brace without a closing one, as judged by the layout.
-fn left_open(lexed: &TokenList<'_>) -> Option<TokenId> {
-    misaligned(lexed, |opening, closing| closing < opening).or_else(|| handler_with_resource(lexed))
+fn find_unclosed_brace(lexed: &TokenList<'_>) -> Option<TokenId> {
+    find_misaligned_brace(lexed, |opening, closing| closing < opening)
+        .or_else(|| handler_with_resource(lexed))
 }
 
 /// Returns a closing brace that is indented further than the line of its opening brace.
-fn closed_early(lexed: &TokenList<'_>) -> Option<TokenId> {
-    let close = |open: TokenId| lexed.closing(open);
-    misaligned(lexed, |opening, closing| closing > opening).map(close)
+fn find_early_close(lexed: &TokenList<'_>) -> Option<TokenId> {
+    let close = |open: TokenId| lexed.closing_token(open);
+    find_misaligned_brace(lexed, |opening, closing| closing > opening).map(close)
 }
 
 /// Returns the first and innermost opening brace whose closing one begins a line with a wrong indentation.
-fn misaligned(lexed: &TokenList<'_>, wrong: impl Fn(usize, usize) -> bool) -> Option<TokenId> {
+fn find_misaligned_brace(lexed: &TokenList<'_>, wrong: impl Fn(usize, usize) -> bool) -> Option<TokenId> {
     let lines = LineStarts::new(lexed.source);
     let indent = |id: TokenId| {
-        let text = lines.text(lines.position(span(lexed, id).start).line);
+        let text = lines.line_text(lines.position(token_span(lexed, id).start).line);
         text.chars().take_while(|c| c.is_whitespace()).count()
     };
-    let column = |id: TokenId| lines.position(span(lexed, id).start).column as usize - 1;
+    let column = |id: TokenId| lines.position(token_span(lexed, id).start).column as usize - 1;
     let mut braces: Vec<(TokenId, TokenId)> =
         lexed.frames.iter().filter_map(|frame| Some((frame.close?, frame.open?))).collect();
     braces.sort_unstable();
     let begins_line = |id: TokenId| indent(id) == column(id);
     let found = braces.into_iter().find(|&(close, open)| {
-        lexed.is(close, "}") && begins_line(close) && wrong(indent(open), indent(close))
+        lexed.is_token(close, "}") && begins_line(close) && wrong(indent(open), indent(close))
     });
     found.map(|(_, open)| open)
 }
@@ -146,10 +147,10 @@ fn handler_with_resource(lexed: &TokenList<'_>) -> Option<TokenId> {
     let mut resources = (0..lexed.tokens.len()).filter(|&id| {
         let token = lexed.tokens[id];
         let literal = lexed.tokens.get(id + 1).is_some_and(|next| next.kind == crate::lex::TokenKind::String);
-        token.starts
+        token.starts_statement
             && lexed.is_name(id, "res")
             && literal
-            && (lexed.is_name(id + 2, "on") || lexed.is(id + 2, "{"))
+            && (lexed.is_name(id + 2, "on") || lexed.is_token(id + 2, "{"))
     });
     resources.find_map(|id| {
         let frame = lexed.frames[lexed.tokens[id].frame];

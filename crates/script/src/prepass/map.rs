@@ -13,7 +13,7 @@ pub(crate) struct TextReplacement {
     pub(crate) range: Range<usize>,
     pub(crate) text: String,
     /// A construct whose statement begins at this byte offset of `text`.
-    pub(crate) begins: Option<(ConstructId, usize)>,
+    pub(crate) statement_start: Option<(ConstructId, usize)>,
 }
 
 /// A range that is identical in both texts.
@@ -35,28 +35,28 @@ pub(crate) struct AppliedEdits {
     pub(crate) text: String,
     pub(crate) map: OffsetMap,
     /// The start of each construct's statement in `text`.
-    pub(crate) begins: Vec<(ConstructId, usize)>,
+    pub(crate) statement_starts: Vec<(ConstructId, usize)>,
 }
 
 /// Applies edits, which must not overlap.
-pub(crate) fn apply(source: &str, mut edits: Vec<TextReplacement>) -> AppliedEdits {
+pub(crate) fn apply_edits(source: &str, mut edits: Vec<TextReplacement>) -> AppliedEdits {
     edits.sort_by_key(|edit| (edit.range.start, edit.range.end));
     let mut encoded =
         String::with_capacity(source.len() + edits.iter().map(|edit| edit.text.len()).sum::<usize>());
     let mut map = OffsetMap::default();
     let (mut from, mut begins) = (0, Vec::new());
     for edit in edits {
-        map.copy(source, from..edit.range.start, &mut encoded);
-        begins.extend(edit.begins.map(|(id, offset)| (id, encoded.len() + offset)));
+        map.copy_range(source, from..edit.range.start, &mut encoded);
+        begins.extend(edit.statement_start.map(|(id, offset)| (id, encoded.len() + offset)));
         encoded.push_str(&edit.text);
         from = edit.range.end;
     }
-    map.copy(source, from..source.len(), &mut encoded);
-    AppliedEdits { text: encoded, map, begins }
+    map.copy_range(source, from..source.len(), &mut encoded);
+    AppliedEdits { text: encoded, map, statement_starts: begins }
 }
 
 impl OffsetMap {
-    fn copy(&mut self, source: &str, range: Range<usize>, encoded: &mut String) {
+    fn copy_range(&mut self, source: &str, range: Range<usize>, encoded: &mut String) {
         self.pieces.push(IdenticalRange { source: range.start, encoded: encoded.len(), length: range.len() });
         encoded.push_str(&source[range]);
     }
@@ -76,7 +76,7 @@ impl OffsetMap {
     }
 
     /// Whether the encoded text at this offset is copied from the S text, rather than inserted.
-    pub(crate) fn is_of_source(&self, encoded: usize) -> bool {
+    pub(crate) fn is_copied(&self, encoded: usize) -> bool {
         let after = self.pieces.partition_point(|piece| piece.encoded <= encoded);
         let before = after.checked_sub(1).and_then(|before| self.pieces.get(before));
         before.is_some_and(|piece| encoded < piece.encoded + piece.length)

@@ -13,15 +13,15 @@ impl ConstructFinder<'_> {
         let mut id = first;
         while let Some(token) = self.token(id) {
             let operand_before = id > first
-                && self.token(id - 1).is_some_and(|before| before.after == FollowingSyntax::Operator);
+                && self.token(id - 1).is_some_and(|before| before.following == FollowingSyntax::Operator);
             let closes = token.frame != frame;
-            let separates = self.lexed.is(id, ",") || self.lexed.is(id, ";");
+            let separates = self.lexed.is_token(id, ",") || self.lexed.is_token(id, ";");
             let of_async = id > first && self.lexed.is_name(id - 1, "async");
             let ours = operand_before && (self.is_block(id) || (self.operand_begins(id) && !of_async));
-            if closes || separates || ours || (token.starts && id > first) || self.is_closing(id) {
+            if closes || separates || ours || (token.starts_statement && id > first) || self.is_closing(id) {
                 return last;
             }
-            id = self.lexed.closing(id);
+            id = self.lexed.closing_token(id);
             last = Some(id);
             id += 1;
         }
@@ -31,7 +31,7 @@ impl ConstructFinder<'_> {
     /// Whether a brace opens statements of S, rather than the body of a class in an expression.
     pub(super) fn is_block(&self, id: TokenId) -> bool {
         let kind = self.token(id).and_then(|token| token.bracket).map(|frame| self.lexed.frames[frame].kind);
-        self.lexed.is(id, "{")
+        self.lexed.is_token(id, "{")
             && matches!(kind, Some(FrameKind::Block | FrameKind::Handler | FrameKind::Service))
     }
 
@@ -46,28 +46,30 @@ impl ConstructFinder<'_> {
         // The keywords that can continue the open statements, outermost first.
         let mut expected: Vec<&[&str]> = Vec::new();
         while let Some(token) = self.token(id) {
-            let next = if self.lexed.is(id, ";") { id + 1 } else { id };
-            let goes_on = self.take_expected(&mut expected, next);
-            let begins_next = id > first && token.starts && !self.lexed.heads_statement(id - 1);
+            let next = if self.lexed.is_token(id, ";") { id + 1 } else { id };
+            let goes_on = self.consume_expected(&mut expected, next);
+            let begins_next = id > first && token.starts_statement && !self.lexed.is_statement_head(id - 1);
             if self.is_closing(id) || ((begins_next || next > id) && !goes_on) {
                 break;
             }
-            match self.lexed.text(id) {
+            match self.lexed.token_text(id) {
                 "if" => expected.push(&["else"]),
                 "do" => expected.push(&["while"]),
                 "try" => expected.extend([&["finally"] as &[&str], &["catch", "finally"]]),
                 _ => {}
             }
-            last = self.lexed.closing(id);
+            last = self.lexed.closing_token(id);
             id = last + 1;
         }
         last
     }
 
     /// Whether a keyword continues one of these statements. Those nested in it have then ended.
-    fn take_expected(&self, expected: &mut Vec<&[&str]>, id: TokenId) -> bool {
-        let keyword =
-            self.token(id).filter(|token| token.kind == TokenKind::Keyword).map(|_| self.lexed.text(id));
+    fn consume_expected(&self, expected: &mut Vec<&[&str]>, id: TokenId) -> bool {
+        let keyword = self
+            .token(id)
+            .filter(|token| token.kind == TokenKind::Keyword)
+            .map(|_| self.lexed.token_text(id));
         let waits = |words: &&[&str]| keyword.is_some_and(|keyword| words.contains(&keyword));
         let Some(place) = expected.iter().rposition(waits) else { return false };
         expected.truncate(place);
@@ -75,8 +77,8 @@ impl ConstructFinder<'_> {
     }
 
     /// Skips an invalid range: it is not searched for constructs, and is encoded as an empty statement.
-    pub(super) fn skip(&mut self, first: TokenId, last: TokenId) {
-        self.replace(self.between(first, last), ";", None);
-        self.skipped = last + 1;
+    pub(super) fn skip_range(&mut self, first: TokenId, last: TokenId) {
+        self.replace_range(self.token_range(first, last), ";", None);
+        self.resume_at = last + 1;
     }
 }

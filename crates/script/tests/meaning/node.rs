@@ -16,17 +16,17 @@ pub(crate) struct NodeProcess {
 
 impl NodeProcess {
     pub(crate) fn start() -> Self {
-        Self::of(Path::new("node"))
+        Self::spawn(Path::new("node"))
     }
 
     /// Starts Bun, if `scripts/setup script` has installed it.
     pub(crate) fn bun() -> Option<Self> {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?;
         let bun = target.join("tools/engines/node_modules/.bin/bun");
-        bun.exists().then(|| Self::of(&bun))
+        bun.exists().then(|| Self::spawn(&bun))
     }
 
-    fn of(engine: &Path) -> Self {
+    fn spawn(engine: &Path) -> Self {
         let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/meaning/worker.mjs");
         let process = Command::new(engine).arg(worker).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = process.unwrap_or_else(|error| panic!("{} is required: {error}", engine.display()));
@@ -72,7 +72,7 @@ impl Drop for NodeProcess {
 }
 
 /// Compiles a valid text.
-pub(crate) fn program(source: &str) -> ScriptProgram {
+pub(crate) fn compile_valid(source: &str) -> ScriptProgram {
     compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|found| {
         let said: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
         panic!("{}\n{source}", said.join("\n"))

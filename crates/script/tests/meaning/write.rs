@@ -4,9 +4,9 @@
 pub(crate) struct HandlerGenerator<'b> {
     bytes: &'b [u8],
     text: String,
-    fresh: usize,
+    next_number: usize,
     /// Names declared in the enclosing blocks.
-    known: Vec<String>,
+    declared_names: Vec<String>,
 }
 
 const DEPTH: usize = 3;
@@ -29,7 +29,7 @@ const HEAD: &str = "service s {
 impl<'b> HandlerGenerator<'b> {
     /// Returns the program for the bytes.
     pub(crate) fn program(bytes: &'b [u8]) -> String {
-        let mut writer = Self { bytes, text: HEAD.to_owned(), fresh: 0, known: Vec::new() };
+        let mut writer = Self { bytes, text: HEAD.to_owned(), next_number: 0, declared_names: Vec::new() };
         while !writer.bytes.is_empty() {
             writer.statement(1);
         }
@@ -76,7 +76,7 @@ impl<'b> HandlerGenerator<'b> {
             15 => format!("bump({})", self.value(depth + 1)),
             16 => format!("[{}, {}].length", self.value(depth + 1), self.value(depth + 1)),
             17 => format!("l.reduce((a, b) => a + b, {})", self.value(depth + 1)),
-            18 => self.known.last().cloned().unwrap_or_else(|| "v0".into()),
+            18 => self.declared_names.last().cloned().unwrap_or_else(|| "v0".into()),
             19 => "box.list.length".into(),
             20 => "box.list.at(-1)".into(),
             _ => format!("more(l, {})", self.value(depth + 1)),
@@ -143,18 +143,18 @@ impl<'b> HandlerGenerator<'b> {
                 self.block(depth, &format!("for (var {index} = 0; {index} < 2; {index}++) {{"));
             }
             19 => self.block(depth, "try {"),
-            20 => self.leave(depth),
+            20 => self.leaving_par(depth),
             21 => {
                 let (test, value) = (self.variable(), self.value(1));
                 self.line(depth, &format!("if ({test} > 40) {{ respond {value}; return }}"));
             }
-            _ => self.turns(depth),
+            _ => self.pfor_statement(depth),
         }
     }
 
     fn name(&mut self, begin: &str) -> String {
-        self.fresh += 1;
-        format!("{begin}{}", self.fresh)
+        self.next_number += 1;
+        format!("{begin}{}", self.next_number)
     }
 
     /// Writes a declaration of one or several variables. Later ones use earlier ones, and occasionally vice
@@ -164,7 +164,7 @@ impl<'b> HandlerGenerator<'b> {
         let count = [1, 1, 2, 3][self.pick(4)];
         let mut all: Vec<String> = (0..count).map(|_| self.declarator(word)).collect();
         if word == "var" && count > 1 && self.pick(3) == 0 {
-            let last = format!("n{}", self.fresh);
+            let last = format!("n{}", self.next_number);
             all.insert(0, format!("{} = typeof {last}", self.name("n")));
         }
         let gap = [", ", ", // a comma, and a comment\n      ", " /* , */\n    , "][self.pick(3)];
@@ -179,44 +179,44 @@ impl<'b> HandlerGenerator<'b> {
             6 if word == "let" => name.clone(),
             _ => format!("{name} = {value}"),
         };
-        self.known.push(name);
+        self.declared_names.push(name);
         text
     }
 
     fn block(&mut self, depth: usize, head: &str) {
         self.line(depth, head);
-        let known = self.known.len();
+        let known = self.declared_names.len();
         for _ in 0..=self.pick(5) {
             self.statement(depth + 1);
         }
-        self.known.truncate(known);
+        self.declared_names.truncate(known);
         self.line(depth, if head == "try {" { "} finally { v3++ }" } else { "}" });
     }
 
     /// Writes a `par` that leaves the loop around it.
-    fn leave(&mut self, depth: usize) {
+    fn leaving_par(&mut self, depth: usize) {
         let index = self.name("k");
         let word = ["break", "continue"][self.pick(2)];
         self.line(depth, &format!("for (let {index} = 0; {index} < 3; {index}++) {{"));
         self.line(depth + 1, "par {");
-        let known = self.known.len();
+        let known = self.declared_names.len();
         self.statement(DEPTH + 1);
         let test = self.value(1);
         self.line(depth + 2, &format!("if ({test} % 3 == 0) {word}"));
         self.statement(DEPTH + 1);
-        self.known.truncate(known);
+        self.declared_names.truncate(known);
         self.line(depth + 1, "}");
         self.line(depth, "}");
     }
 
     /// Writes a `pfor` whose iterations read variables around it, make safe calls, and each set one element.
-    fn turns(&mut self, depth: usize) {
+    fn pfor_statement(&mut self, depth: usize) {
         let index = self.name("i");
         let resource = self.resource();
         let value = self.variable();
         self.line(depth, &format!("pfor(var {index} in turns) {{"));
         if self.pick(2) == 0 {
-            self.line(depth + 1, &format!("if ({index} == {}) continue", self.fresh % 5));
+            self.line(depth + 1, &format!("if ({index} == {}) continue", self.next_number % 5));
         }
         self.line(depth + 1, &format!("var t = {resource}.get(turns[{index}])"));
         if self.pick(2) == 0 {

@@ -6,33 +6,39 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt;
 use serde_json::json;
 
-use super::{StateFixture, StateSettings, ask, cell, plan, read, set, write};
-use crate::state::instances::{MAX_CAPTURES, MAX_PATH, record_text};
+use super::{
+    StateFixture, StateSettings, plan_cell, read_ticket, set_value, state_request, test_plan, write_ticket,
+};
+use crate::state::instances::{MAX_CAPTURES, MAX_PATH, encode_record};
 use crate::state::{
     CellScope, DeclarationResult, DynamicInstance, HeldLocks, PrecedingFrame, ResourceDeclaration,
     StateError, StatePlan, StateView,
 };
 
 /// A nested resource with an initialised cell and a cell of its handler; and a cell of the service.
-pub(super) fn nested() -> StatePlan {
+pub(super) fn nested_plan() -> StatePlan {
     let cells = vec![
-        cell("/data POST > /made list", CellScope::Resource(1), true),
-        cell("/data POST > /made PUT n", CellScope::Handler(1), false),
-        cell("shared", CellScope::Service, false),
+        plan_cell("/data POST > /made list", CellScope::Resource(1), true),
+        plan_cell("/data POST > /made PUT n", CellScope::Handler(1), false),
+        plan_cell("shared", CellScope::Service, false),
     ];
-    plan(cells, &[(1, &[0]), (1, &[1]), (0, &[2])])
+    test_plan(cells, &[(1, &[0]), (1, &[1]), (0, &[2])])
 }
 
-async fn declare(edition: &StateView, path: &str, captures: &str) -> Result<DeclarationResult, StateError> {
+async fn declare_instance(
+    edition: &StateView,
+    path: &str,
+    captures: &str,
+) -> Result<DeclarationResult, StateError> {
     let (captures, initials) = (captures.to_owned().into(), r#"{"list":[1]}"#.into());
-    edition.declare(ResourceDeclaration { resource: 1, path, captures, initials, after: None }).await
+    edition.declare(ResourceDeclaration { resource: 1, path, captures, initials, after_commit: None }).await
 }
 
-pub(super) async fn declare_on(ground: &StateFixture, path: &str) {
-    new(declare(&ground.edition(), path, "1").await);
+pub(super) async fn declare_new(ground: &StateFixture, path: &str) {
+    expect_new(declare_instance(&ground.edition(), path, "1").await);
 }
 
-fn new(declared: Result<DeclarationResult, StateError>) -> DynamicInstance {
+fn expect_new(declared: Result<DeclarationResult, StateError>) -> DynamicInstance {
     match declared {
         Ok(DeclarationResult::New(instance)) => instance,
         other => panic!("{other:?}"),
@@ -41,25 +47,25 @@ fn new(declared: Result<DeclarationResult, StateError>) -> DynamicInstance {
 
 #[tokio::test]
 async fn rule_9_captures_and_initial_values_survive_a_restart() {
-    let ground = StateFixture::new(nested()).await;
-    let instance = new(declare(&ground.edition(), "/made/1", r#"{"total":3}"#).await);
-    let frames = instance.ship(1);
+    let ground = StateFixture::new(nested_plan()).await;
+    let instance = expect_new(declare_instance(&ground.edition(), "/made/1", r#"{"total":3}"#).await);
+    let frames = instance.collect_frames(1);
     assert!(
         matches!(&frames[..], [PrecedingFrame::Instance { captures, .. }] if &captures[..] == br#"{"total":3}"#)
     );
-    assert!(instance.ship(1).is_empty(), "captures are sent once to a worker");
-    ground.set(1, "/made/1", "5").await;
+    assert!(instance.collect_frames(1).is_empty(), "captures are sent once to a worker");
+    ground.set_value(1, "/made/1", "5").await;
     drop(instance);
-    let ground = ground.restart(nested()).await;
-    let instance = ground.edition().instance("/made/1").await.unwrap().unwrap();
+    let ground = ground.restart(nested_plan()).await;
+    let instance = ground.edition().find_instance("/made/1").await.unwrap().unwrap();
     assert_eq!((&instance.captures()[..], instance.resource()), (&br#"{"total":3}"#[..], 1));
-    assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1]))]);
-    assert_eq!(ground.value(1, "/made/1").await, [Some(json!(5))]);
+    assert_eq!(ground.read_values(0, "/made/1").await, [Some(json!([1]))]);
+    assert_eq!(ground.read_values(1, "/made/1").await, [Some(json!(5))]);
 }
 
 #[tokio::test]
 async fn rule_10_redeclaring_keeps_the_instance_and_another_declaration_cannot_take_its_path() {
-    let mut two = nested();
+    let mut two = nested_plan();
     two.resources.push(crate::state::PlanResource {
         key: "/other > /made".into(),
         path: None,
@@ -67,17 +73,17 @@ async fn rule_10_redeclaring_keeps_the_instance_and_another_declaration_cannot_t
         cells: Vec::new(),
     });
     let ground = StateFixture::new(two).await;
-    let first = new(declare(&ground.edition(), "/made/1", "1").await);
-    ground.set(0, "/made/1", "[1,2]").await;
-    match declare(&ground.edition(), "/made/1", "2").await {
+    let first = expect_new(declare_instance(&ground.edition(), "/made/1", "1").await);
+    ground.set_value(0, "/made/1", "[1,2]").await;
+    match declare_instance(&ground.edition(), "/made/1", "2").await {
         Ok(DeclarationResult::Existing(again)) => {
             assert_eq!((again.id(), &again.captures()[..]), (first.id(), &b"1"[..]));
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1, 2]))]);
+    assert_eq!(ground.read_values(0, "/made/1").await, [Some(json!([1, 2]))]);
     let (captures, initials) = ("{}".into(), "".into());
-    let other = ResourceDeclaration { resource: 2, path: "/made/1", captures, initials, after: None };
+    let other = ResourceDeclaration { resource: 2, path: "/made/1", captures, initials, after_commit: None };
     let taken = ground.edition().declare(other).await.unwrap_err();
     assert_eq!((taken.code(), taken.status()), ("state-path-taken", 500));
     let text =
@@ -87,7 +93,7 @@ async fn rule_10_redeclaring_keeps_the_instance_and_another_declaration_cannot_t
 
 #[tokio::test]
 async fn rule_10_a_computed_path_cannot_be_a_literal_one() {
-    let mut plan = nested();
+    let mut plan = nested_plan();
     plan.resources.push(crate::state::PlanResource {
         key: "/data POST > /literal".into(),
         path: Some("/literal".into()),
@@ -97,48 +103,49 @@ async fn rule_10_a_computed_path_cannot_be_a_literal_one() {
     let ground = StateFixture::new(plan).await;
     let edition = ground.edition();
     for (path, owner) in [("/data", "/data"), ("/literal", "/data POST > /literal")] {
-        let taken = declare(&edition, path, "1").await.unwrap_err();
+        let taken = declare_instance(&edition, path, "1").await.unwrap_err();
         let text = format!(
             "the path `{path}` is already taken by `{owner}`; `/data POST > /made` can't have it too"
         );
         assert_eq!((taken.code(), taken.to_string()), ("state-path-taken", text));
     }
     let (captures, initials) = ("1".into(), "".into());
-    let literal = ResourceDeclaration { resource: 2, path: "/literal", captures, initials, after: None };
-    new(edition.declare(literal).await);
+    let literal =
+        ResourceDeclaration { resource: 2, path: "/literal", captures, initials, after_commit: None };
+    expect_new(edition.declare(literal).await);
 }
 
 #[tokio::test]
 async fn state_of_a_literal_resource_is_not_removed_with_an_instance_at_its_path() {
-    let mut plan = nested();
-    plan.cells.push(cell("/data n", CellScope::Resource(0), false));
+    let mut plan = nested_plan();
+    plan.cells.push(plan_cell("/data n", CellScope::Resource(0), false));
     plan.groups.push(vec![3]);
     plan.handlers.push(crate::state::PlanHandler { resource: 0, group: Some(3), cells: vec![3] });
     let ground = StateFixture::new(plan.clone()).await;
     let edition = ground.edition();
-    ground.set(3, "/made/1", "7").await;
+    ground.set_value(3, "/made/1", "7").await;
     // As if an earlier program had declared it.
-    new(declare(&edition, "/made/1", "1").await);
-    ground.set(1, "/made/1", "5").await;
-    let running = write(&edition, 3, "/made/1").await.unwrap();
-    assert!(edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap());
-    assert_eq!(ground.value(3, "/made/1").await, [Some(json!(7))]);
+    expect_new(declare_instance(&edition, "/made/1", "1").await);
+    ground.set_value(1, "/made/1", "5").await;
+    let running = write_ticket(&edition, 3, "/made/1").await.unwrap();
+    assert!(edition.remove_instance("/made/1", &HeldLocks::empty(), "a test").await.unwrap());
+    assert_eq!(ground.read_values(3, "/made/1").await, [Some(json!(7))]);
     running.commit(1, b"[[0,[],8]]").unwrap().wait().await.unwrap();
-    new(declare(&edition, "/made/1", "1").await);
-    let removing = write(&edition, 1, "/made/1").await.unwrap();
-    assert_eq!(ground.value(1, "/made/1").await, [None], "its own state is removed");
+    expect_new(declare_instance(&edition, "/made/1", "1").await);
+    let removing = write_ticket(&edition, 1, "/made/1").await.unwrap();
+    assert_eq!(ground.read_values(1, "/made/1").await, [None], "its own state is removed");
     removing.commit_and_remove(1, b"", "/made/1").unwrap().wait().await.unwrap();
     drop(edition);
     let ground = ground.restart(plan).await;
-    assert_eq!(ground.value(3, "/made/1").await, [Some(json!(8))]);
+    assert_eq!(ground.read_values(3, "/made/1").await, [Some(json!(8))]);
 }
 
 #[tokio::test]
 async fn a_declaration_and_a_removal_that_have_begun_are_completed_without_their_caller() {
-    let ground = StateFixture::new(nested()).await;
-    let (edition, none) = (ground.edition(), HeldLocks::none());
+    let ground = StateFixture::new(nested_plan()).await;
+    let (edition, none) = (ground.edition(), HeldLocks::empty());
     let has = |is_there: bool| {
-        let instances = &edition.home.instances;
+        let instances = &edition.service_groups.instances;
         async move {
             while instances.find("/made/1").is_some() != is_there {
                 tokio::task::yield_now().await;
@@ -146,22 +153,23 @@ async fn a_declaration_and_a_removal_that_have_begun_are_completed_without_their
         }
     };
     // The first poll begins them.
-    assert!(declare(&edition, "/made/1", "1").boxed().now_or_never().is_none());
+    assert!(declare_instance(&edition, "/made/1", "1").boxed().now_or_never().is_none());
     testkit::with_timeout("the instance", has(true)).await;
-    assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1]))]);
-    assert!(edition.remove("/made/1", &none, "a test").boxed().now_or_never().is_none());
+    assert_eq!(ground.read_values(0, "/made/1").await, [Some(json!([1]))]);
+    assert!(edition.remove_instance("/made/1", &none, "a test").boxed().now_or_never().is_none());
     testkit::with_timeout("the removal of the instance", has(false)).await;
-    new(declare(&edition, "/made/1", "2").await);
+    expect_new(declare_instance(&edition, "/made/1", "2").await);
 }
 
 #[tokio::test]
 async fn rule_10_concurrent_declarations_yield_the_same_instance() {
-    let ground = StateFixture::new(nested()).await;
+    let ground = StateFixture::new(nested_plan()).await;
     let edition = ground.edition();
     // Either declaration may be processed first.
     for number in 0..20 {
         let path = format!("/made/{number}");
-        let (one, other) = tokio::join!(declare(&edition, &path, "1"), declare(&edition, &path, "2"));
+        let (one, other) =
+            tokio::join!(declare_instance(&edition, &path, "1"), declare_instance(&edition, &path, "2"));
         let mut new = 0;
         let ids = [one.unwrap(), other.unwrap()].map(|declared| match declared {
             DeclarationResult::New(instance) => {
@@ -171,95 +179,98 @@ async fn rule_10_concurrent_declarations_yield_the_same_instance() {
             DeclarationResult::Existing(instance) => instance.id(),
         });
         assert_eq!((new, ids[0]), (1, ids[1]));
-        assert_eq!(edition.instance(&path).await.unwrap().unwrap().id(), ids[0]);
+        assert_eq!(edition.find_instance(&path).await.unwrap().unwrap().id(), ids[0]);
     }
 }
 
 #[tokio::test]
 async fn rule_10_removal_deletes_the_state_and_allows_a_new_declaration() {
-    let ground = StateFixture::new(nested()).await;
+    let ground = StateFixture::new(nested_plan()).await;
     let edition = ground.edition();
-    let instance = new(declare(&edition, "/made/1", "1").await);
-    assert_eq!(instance.ship(1).len(), 1);
-    ground.set(0, "/made/1", "[1,2]").await;
-    ground.set(1, "/made/1", "5").await;
-    let running = write(&edition, 1, "/made/1").await.unwrap();
-    assert!(edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap());
-    assert!(!edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap());
-    assert!(edition.instance("/made/1").await.unwrap().is_none());
+    let instance = expect_new(declare_instance(&edition, "/made/1", "1").await);
+    assert_eq!(instance.collect_frames(1).len(), 1);
+    ground.set_value(0, "/made/1", "[1,2]").await;
+    ground.set_value(1, "/made/1", "5").await;
+    let running = write_ticket(&edition, 1, "/made/1").await.unwrap();
+    assert!(edition.remove_instance("/made/1", &HeldLocks::empty(), "a test").await.unwrap());
+    assert!(!edition.remove_instance("/made/1", &HeldLocks::empty(), "a test").await.unwrap());
+    assert!(edition.find_instance("/made/1").await.unwrap().is_none());
     let gone = running.commit(1, b"[[0,[],6]]").unwrap_err();
     assert_eq!((gone.code(), gone.status()), ("state-resource-gone", 404));
-    assert_eq!(read(&edition, 0, "/made/1").await.unwrap_err().code(), "state-resource-gone");
+    assert_eq!(read_ticket(&edition, 0, "/made/1").await.unwrap_err().code(), "state-resource-gone");
     assert_eq!(
         ground.states.0.store.keys("Shop/").await.unwrap().len(),
         1,
         "only the minimum version remains"
     );
-    let again = new(declare(&edition, "/made/1", "2").await);
+    let again = expect_new(declare_instance(&edition, "/made/1", "2").await);
     assert_ne!(again.id(), instance.id());
-    assert_eq!(ground.value(0, "/made/1").await, [Some(json!([1]))]);
-    assert_eq!(ground.value(1, "/made/1").await, [None]);
+    assert_eq!(ground.read_values(0, "/made/1").await, [Some(json!([1]))]);
+    assert_eq!(ground.read_values(1, "/made/1").await, [None]);
 }
 
 #[tokio::test]
 async fn rule_10_response_remove_takes_effect_with_the_commit() {
-    let ground = StateFixture::new(nested()).await;
+    let ground = StateFixture::new(nested_plan()).await;
     let edition = ground.edition();
-    new(declare(&edition, "/made/1", "1").await);
-    drop(write(&edition, 1, "/made/1").await.unwrap());
-    assert!(edition.instance("/made/1").await.unwrap().is_some(), "a run that throws removes nothing");
-    let ticket = write(&edition, 1, "/made/1").await.unwrap();
+    expect_new(declare_instance(&edition, "/made/1", "1").await);
+    drop(write_ticket(&edition, 1, "/made/1").await.unwrap());
+    assert!(edition.find_instance("/made/1").await.unwrap().is_some(), "a run that throws removes nothing");
+    let ticket = write_ticket(&edition, 1, "/made/1").await.unwrap();
     let waiting = tokio::spawn({
         let edition = edition.clone();
-        async move { write(&edition, 1, "/made/1").await.map(|_| ()) }
+        async move { write_ticket(&edition, 1, "/made/1").await.map(|_| ()) }
     });
     tokio::task::yield_now().await;
     let durable = ticket.commit_and_remove(1, b"[[0,[],1]]", "/made/1").unwrap();
-    assert!(edition.instance("/made/1").await.unwrap().is_some(), "it exists until the removal is durable");
+    assert!(
+        edition.find_instance("/made/1").await.unwrap().is_some(),
+        "it exists until the removal is durable"
+    );
     durable.wait().await.unwrap();
-    assert!(edition.instance("/made/1").await.unwrap().is_none());
+    assert!(edition.find_instance("/made/1").await.unwrap().is_none());
     assert_eq!(waiting.await.unwrap().unwrap_err().code(), "state-resource-gone");
     let ground = {
         drop(edition);
-        ground.restart(nested()).await
+        ground.restart(nested_plan()).await
     };
-    assert!(ground.edition().instance("/made/1").await.unwrap().is_none());
+    assert!(ground.edition().find_instance("/made/1").await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn rule_10_the_number_of_instances_is_limited_and_a_removal_makes_room() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let settings = StateSettings { instances: 2, ..StateSettings::default() };
-    let ground = StateFixture::on(folder, nested(), settings).await;
+    let ground = StateFixture::with_settings(folder, nested_plan(), settings).await;
     let edition = ground.edition();
-    new(declare(&edition, "/made/1", "1").await);
-    new(declare(&edition, "/made/2", "1").await);
-    let full = declare(&edition, "/made/3", "1").await.unwrap_err();
+    expect_new(declare_instance(&edition, "/made/1", "1").await);
+    expect_new(declare_instance(&edition, "/made/2", "1").await);
+    let full = declare_instance(&edition, "/made/3", "1").await.unwrap_err();
     assert_eq!((full.code(), full.status()), ("state-resources-full", 503));
     assert_eq!(full.to_string(), "`Shop` has 2 dynamic resources, which is the maximum");
-    assert!(matches!(declare(&edition, "/made/2", "1").await, Ok(DeclarationResult::Existing(_))));
-    edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap();
-    new(declare(&edition, "/made/3", "1").await);
+    assert!(matches!(declare_instance(&edition, "/made/2", "1").await, Ok(DeclarationResult::Existing(_))));
+    edition.remove_instance("/made/1", &HeldLocks::empty(), "a test").await.unwrap();
+    expect_new(declare_instance(&edition, "/made/3", "1").await);
 }
 
 #[tokio::test]
 async fn rule_10_an_expired_instance_is_removed_even_after_a_restart() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
     let settings = StateSettings { ttl: Some(Duration::from_secs(60)), ..StateSettings::default() };
-    let ground = StateFixture::on(folder, nested(), settings).await;
-    new(declare(&ground.edition(), "/made/1", "1").await);
-    let ground = ground.restart(nested()).await;
+    let ground = StateFixture::with_settings(folder, nested_plan(), settings).await;
+    expect_new(declare_instance(&ground.edition(), "/made/1", "1").await);
+    let ground = ground.restart(nested_plan()).await;
     ground.states.tick(SystemTime::now() + Duration::from_secs(50)).await;
-    assert!(ground.edition().instance("/made/1").await.unwrap().is_some());
+    assert!(ground.edition().find_instance("/made/1").await.unwrap().is_some());
     ground.states.tick(SystemTime::now() + Duration::from_secs(70)).await;
-    assert!(ground.edition().instance("/made/1").await.unwrap().is_none());
+    assert!(ground.edition().find_instance("/made/1").await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn rule_10_invalid_declarations_are_refused() {
-    let ground = StateFixture::new(nested()).await;
+    let ground = StateFixture::new(nested_plan()).await;
     for (path, captures) in [("made", "1"), ("/a\nb", "1"), ("/made", "{"), ("/made", "")] {
-        let refused = declare(&ground.edition(), path, captures).await.unwrap_err();
+        let refused = declare_instance(&ground.edition(), path, captures).await.unwrap_err();
         assert_eq!(refused.code(), "state-declaration-invalid", "{path} {captures}");
     }
 }
@@ -267,8 +278,12 @@ async fn rule_10_invalid_declarations_are_refused() {
 #[tokio::test]
 async fn rule_10_declaring_a_path_that_no_request_can_have_is_refused() {
     let folder = Arc::new(tempfile::tempdir().unwrap());
-    let ground =
-        StateFixture::on(folder, nested(), StateSettings { instances: 1, ..StateSettings::default() }).await;
+    let ground = StateFixture::with_settings(
+        folder,
+        nested_plan(),
+        StateSettings { instances: 1, ..StateSettings::default() },
+    )
+    .await;
     let edition = ground.edition();
     let long = |length: usize| format!("/{}", "x".repeat(length - 1));
     let (longest, too_long) = (long(MAX_PATH), long(MAX_PATH + 1));
@@ -285,7 +300,7 @@ async fn rule_10_declaring_a_path_that_no_request_can_have_is_refused() {
         (too_long.as_str(), "its path has 4097 bytes, more than the maximum of 4096"),
     ];
     for (path, reason) in refused {
-        let error = declare(&edition, path, "1").await.unwrap_err();
+        let error = declare_instance(&edition, path, "1").await.unwrap_err();
         assert_eq!((error.code(), error.status()), ("state-declaration-invalid", 500), "{path}");
         assert!(error.to_string().contains(reason), "{error}");
         assert!(error.to_string().len() < 400, "{error}");
@@ -293,85 +308,86 @@ async fn rule_10_declaring_a_path_that_no_request_can_have_is_refused() {
     // The refused declarations have not used up the single slot.
     for path in ["/made/a b", "/made/é", "/made/50%", "/made/%3F", "/made/...", "/made//1/", longest.as_str()]
     {
-        new(declare(&edition, path, "1").await);
-        assert!(edition.remove(path, &HeldLocks::none(), "a test").await.unwrap());
+        expect_new(declare_instance(&edition, path, "1").await);
+        assert!(edition.remove_instance(path, &HeldLocks::empty(), "a test").await.unwrap());
     }
 }
 
 #[tokio::test]
 async fn rule_9_the_size_of_captures_is_limited() {
-    let ground = StateFixture::new(nested()).await;
+    let ground = StateFixture::new(nested_plan()).await;
     let edition = ground.edition();
     let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
-    new(declare(&edition, "/made/1", &text(MAX_CAPTURES)).await);
-    let error = declare(&edition, "/made/2", &text(MAX_CAPTURES + 1)).await.unwrap_err();
+    expect_new(declare_instance(&edition, "/made/1", &text(MAX_CAPTURES)).await);
+    let error = declare_instance(&edition, "/made/2", &text(MAX_CAPTURES + 1)).await.unwrap_err();
     let reason = "`/made/2` can't be declared: it captures 262145 bytes, more than the maximum of 262144";
     assert_eq!((error.code(), &*error.to_string()), ("state-declaration-invalid", reason));
-    assert!(edition.instance("/made/2").await.unwrap().is_none());
+    assert!(edition.find_instance("/made/2").await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn captures_are_in_memory_once_without_spare_capacity() {
     let captures = format!("\"{}\"", "x".repeat(100_000));
-    let record = record_text("/data POST > /made", Some(7), captures.as_bytes()).unwrap();
+    let record = encode_record("/data POST > /made", Some(7), captures.as_bytes()).unwrap();
     let record = record.try_into_mut().unwrap();
     assert_eq!(record.capacity(), record.len());
-    let ground = StateFixture::new(nested()).await;
-    let instance = new(declare(&ground.edition(), "/made/1", &captures).await);
+    let ground = StateFixture::new(nested_plan()).await;
+    let instance = expect_new(declare_instance(&ground.edition(), "/made/1", &captures).await);
     let place = instance.captures().as_ptr();
-    let again = ground.edition().instance("/made/1").await.unwrap().unwrap();
+    let again = ground.edition().find_instance("/made/1").await.unwrap().unwrap();
     assert_eq!(again.captures().as_ptr(), place);
-    let frames = again.ship(1);
+    let frames = again.collect_frames(1);
     assert!(matches!(&frames[..], [PrecedingFrame::Instance { captures, .. }] if captures.as_ptr() == place));
 }
 
 #[tokio::test]
 async fn rule_11_a_declaration_follows_the_commit_of_its_run() {
-    let ground = StateFixture::new(nested()).await;
-    ground.set(2, "/data", "1").await;
-    let early = set(&ground.edition(), 2, "/data", "2").await.unwrap();
+    let ground = StateFixture::new(nested_plan()).await;
+    ground.set_value(2, "/data", "1").await;
+    let early = set_value(&ground.edition(), 2, "/data", "2").await.unwrap();
     let edition = ground.edition();
-    let after = Some(&early);
+    let after_commit = Some(&early);
     let (captures, initials) = ("{}".into(), "".into());
-    let declaration = ResourceDeclaration { resource: 1, path: "/made/2", captures, initials, after };
+    let declaration = ResourceDeclaration { resource: 1, path: "/made/2", captures, initials, after_commit };
     edition.declare(declaration.clone()).await.unwrap();
-    assert_eq!(ground.value(2, "/data").await, [Some(json!(2))], "the commit is durable by then");
-    ground.steal("Shop/shared/shared").await;
-    let late = set(&edition, 2, "/data", "4").await.unwrap();
-    let declared =
-        edition.declare(ResourceDeclaration { path: "/made/4", after: Some(&late), ..declaration }).await;
+    assert_eq!(ground.read_values(2, "/data").await, [Some(json!(2))], "the commit is durable by then");
+    ground.invalidate_lease("Shop/shared/shared").await;
+    let late = set_value(&edition, 2, "/data", "4").await.unwrap();
+    let declared = edition
+        .declare(ResourceDeclaration { path: "/made/4", after_commit: Some(&late), ..declaration })
+        .await;
     assert!(declared.is_err(), "the preceding commit failed");
-    assert!(edition.instance("/made/4").await.unwrap().is_none());
+    assert!(edition.find_instance("/made/4").await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn instances_of_a_removed_declaration_are_dormant() {
-    let ground = StateFixture::new(nested()).await;
-    new(declare(&ground.edition(), "/made/1", "1").await);
-    ground.set(0, "/made/1", "[7]").await;
-    let mut without = nested();
+    let ground = StateFixture::new(nested_plan()).await;
+    expect_new(declare_instance(&ground.edition(), "/made/1", "1").await);
+    ground.set_value(0, "/made/1", "[7]").await;
+    let mut without = nested_plan();
     without.resources[1].key = "/data PUT > /else".into();
     let edition = ground.service.reload(without.clone());
-    assert!(edition.instance("/made/1").await.unwrap().is_none());
-    assert_eq!(declare(&edition, "/made/1", "1").await.unwrap_err().code(), "state-path-taken");
+    assert!(edition.find_instance("/made/1").await.unwrap().is_none());
+    assert_eq!(declare_instance(&edition, "/made/1", "1").await.unwrap_err().code(), "state-path-taken");
     let ground = {
         drop(edition);
         ground.restart(without).await
     };
-    assert!(ground.edition().instance("/made/1").await.unwrap().is_none());
-    let edition = ground.service.reload(nested());
-    assert!(edition.instance("/made/1").await.unwrap().is_some());
-    assert_eq!(ground.value(0, "/made/1").await, [Some(json!([7]))]);
-    assert!(edition.remove("/made/1", &HeldLocks::none(), "a test").await.unwrap());
+    assert!(ground.edition().find_instance("/made/1").await.unwrap().is_none());
+    let edition = ground.service.reload(nested_plan());
+    assert!(edition.find_instance("/made/1").await.unwrap().is_some());
+    assert_eq!(ground.read_values(0, "/made/1").await, [Some(json!([7]))]);
+    assert!(edition.remove_instance("/made/1", &HeldLocks::empty(), "a test").await.unwrap());
 }
 
 #[tokio::test]
 async fn cells_grouped_with_those_of_the_service_are_removed_with_their_instance() {
     let cells = vec![
-        cell("shared", CellScope::Service, false),
-        cell("/data POST > /made s", CellScope::Resource(1), false),
+        plan_cell("shared", CellScope::Service, false),
+        plan_cell("/data POST > /made s", CellScope::Resource(1), false),
     ];
-    let plan = plan(cells, &[(1, &[0, 1])]);
+    let plan = test_plan(cells, &[(1, &[0, 1])]);
     let ground = StateFixture::new(plan.clone()).await;
     let edition = ground.edition();
     for path in ["/made/1", "/made/2"] {
@@ -381,23 +397,24 @@ async fn cells_grouped_with_those_of_the_service_are_removed_with_their_instance
                 path,
                 captures: "{}".into(),
                 initials: "".into(),
-                after: None,
+                after_commit: None,
             })
             .await
             .unwrap();
-        let ticket = write(&edition, 0, path).await.unwrap();
+        let ticket = write_ticket(&edition, 0, path).await.unwrap();
         ticket.commit(1, format!("[[1,[],\"{path}\"],[0,[],1]]").as_bytes()).unwrap().wait().await.unwrap();
     }
-    let before = read(&edition, 0, "/made/1").await.unwrap().version();
-    let ticket = edition.write(ask(0, "/made/1", &HeldLocks::none(), "shop.sjs:1:1")).await.unwrap();
+    let before = read_ticket(&edition, 0, "/made/1").await.unwrap().version();
+    let ticket =
+        edition.write_ticket(state_request(0, "/made/1", &HeldLocks::empty(), "shop.sjs:1:1")).await.unwrap();
     ticket.commit_and_remove(1, b"[[0,[],2]]", "/made/1").unwrap().wait().await.unwrap();
-    assert_eq!(read(&edition, 0, "/made/1").await.unwrap_err().code(), "state-resource-gone");
-    assert_eq!(ground.value(0, "/made/2").await, [Some(json!(2)), Some(json!("/made/2"))]);
+    assert_eq!(read_ticket(&edition, 0, "/made/1").await.unwrap_err().code(), "state-resource-gone");
+    assert_eq!(ground.read_values(0, "/made/2").await, [Some(json!(2)), Some(json!("/made/2"))]);
     let ground = {
         drop(edition);
         ground.restart(plan).await
     };
-    assert_eq!(ground.value(0, "/made/2").await, [Some(json!(2)), Some(json!("/made/2"))]);
-    let after = read(&ground.edition(), 0, "/made/2").await.unwrap().version();
+    assert_eq!(ground.read_values(0, "/made/2").await, [Some(json!(2)), Some(json!("/made/2"))]);
+    let after = read_ticket(&ground.edition(), 0, "/made/2").await.unwrap().version();
     assert!(after > before, "versions don't decrease when instances are removed: {before} {after}");
 }

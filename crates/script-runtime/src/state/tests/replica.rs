@@ -20,60 +20,60 @@ impl WorkerReplica {
     }
 
     /// Returns the values that a reader sees, by slot.
-    pub(super) fn read(&mut self, ticket: &mut ReadTicket) -> Vec<Option<Value>> {
-        self.take(ticket.ship(self.worker));
-        while ticket.is_behind() {
-            self.take(ticket.ship(self.worker));
+    pub(super) fn read_values(&mut self, ticket: &mut ReadTicket) -> Vec<Option<Value>> {
+        self.apply_frames(ticket.collect_frames(self.worker));
+        while ticket.has_more_frames() {
+            self.apply_frames(ticket.collect_frames(self.worker));
         }
-        ticket.cells().iter().map(|cell| self.at(*cell, ticket.version())).collect()
+        ticket.cells().iter().map(|cell| self.value_at(*cell, ticket.version())).collect()
     }
 
     /// Returns the initial values of a writer, by slot.
-    pub(super) fn begin(&mut self, ticket: &mut WriteTicket) -> Vec<Option<Value>> {
-        self.take(ticket.ship(self.worker));
-        while ticket.is_behind() {
-            self.take(ticket.ship(self.worker));
+    pub(super) fn begin_write(&mut self, ticket: &mut WriteTicket) -> Vec<Option<Value>> {
+        self.apply_frames(ticket.collect_frames(self.worker));
+        while ticket.has_more_frames() {
+            self.apply_frames(ticket.collect_frames(self.worker));
         }
-        ticket.cells().iter().map(|cell| self.at(*cell, ticket.version())).collect()
+        ticket.cells().iter().map(|cell| self.value_at(*cell, ticket.version())).collect()
     }
 
     /// Stores the values of its own writer, at the version that the write produced.
-    pub(super) fn wrote(&mut self, cells: &[u32], version: u64, values: &[Option<Value>]) {
+    pub(super) fn record_write(&mut self, cells: &[u32], version: u64, values: &[Option<Value>]) {
         for (cell, value) in cells.iter().zip(values) {
             self.cells.entry(*cell).or_default().insert(version, value.clone());
         }
     }
 
-    fn at(&self, cell: u32, version: u64) -> Option<Value> {
+    fn value_at(&self, cell: u32, version: u64) -> Option<Value> {
         let versions = self.cells.get(&cell).expect("a run refers only to cells that were sent");
         versions.range(..=version).next_back().expect("an earlier or equal version was sent").1.clone()
     }
 
-    fn take(&mut self, frames: Vec<PrecedingFrame>) {
+    fn apply_frames(&mut self, frames: Vec<PrecedingFrame>) {
         self.frames += frames.len();
         for frame in frames {
             match frame {
-                PrecedingFrame::Whole { cell, version, value } => {
-                    self.add(cell, version, Some(serde_json::from_slice(&value).unwrap()));
+                PrecedingFrame::FullValue { cell, version, value } => {
+                    self.insert_version(cell, version, Some(serde_json::from_slice(&value).unwrap()));
                 }
-                PrecedingFrame::Unset { cell, version } => self.add(cell, version, None),
+                PrecedingFrame::Unset { cell, version } => self.insert_version(cell, version, None),
                 PrecedingFrame::Changes { cell, version, changes } => {
                     let mut value = self.cells[&cell].last_key_value().unwrap().1.clone();
                     for changes in changes {
                         let edits: Vec<Value> = serde_json::from_slice(&changes).unwrap();
-                        edits.iter().for_each(|edit| apply(&mut value, edit));
+                        edits.iter().for_each(|edit| apply_edit(&mut value, edit));
                     }
-                    self.add(cell, version, value);
+                    self.insert_version(cell, version, value);
                 }
-                PrecedingFrame::Forget { what: DiscardedKind::Cell, id } => {
+                PrecedingFrame::Discard { kind: DiscardedKind::Cell, id } => {
                     self.cells.remove(&id).expect("only sent cells are forgotten");
                 }
-                PrecedingFrame::Forget { .. } | PrecedingFrame::Instance { .. } => {}
+                PrecedingFrame::Discard { .. } | PrecedingFrame::Instance { .. } => {}
             }
         }
     }
 
-    fn add(&mut self, cell: u32, version: u64, value: Option<Value>) {
+    fn insert_version(&mut self, cell: u32, version: u64, value: Option<Value>) {
         let versions = self.cells.entry(cell).or_default();
         let last = versions.last_key_value().map(|(last, _)| *last);
         assert!(last.is_none_or(|last| last < version), "cell {cell}: {version} is sent after {last:?}");
@@ -82,7 +82,7 @@ impl WorkerReplica {
 }
 
 /// Applies an edit as defined by the worker protocol.
-pub(super) fn apply(root: &mut Option<Value>, edit: &Value) {
+pub(super) fn apply_edit(root: &mut Option<Value>, edit: &Value) {
     let edit = edit.as_array().unwrap();
     let path = edit[1].as_array().unwrap();
     let Some((last, above)) = path.split_last() else {

@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 
-use super::replica::apply;
-use crate::state::changes::{ChangeSet, tree};
-use crate::state::tree::{EditUndo, SizeChange, StateValue, take_back};
+use super::replica::apply_edit;
+use crate::state::changes::{ChangeSet, build_tree};
+use crate::state::tree::{EditUndo, SizeChange, StateValue, undo_edits};
 
 /// Generates any small value.
 pub(super) fn value() -> impl Strategy<Value = Value> {
@@ -44,7 +44,7 @@ pub(super) fn wish() -> impl Strategy<Value = EditParameters> {
 
 impl EditParameters {
     /// Returns an edit of a slot that is valid for its value.
-    pub(super) fn edit(&self, slot: usize, root: Option<&Value>) -> Value {
+    pub(super) fn to_edit(&self, slot: usize, root: Option<&Value>) -> Value {
         let mut path = Vec::new();
         let mut place = root;
         for _ in 0..self.depth {
@@ -86,21 +86,22 @@ impl EditParameters {
     }
 }
 
-const NO_EDIT: &str = "edit 0 is not `[slot, path]`, `[slot, path, value]` or `[slot, path, count, values]`";
+const INVALID_EDIT: &str =
+    "edit 0 is not `[slot, path]`, `[slot, path, value]` or `[slot, path, count, values]`";
 
-fn text(root: Option<&StateValue>) -> Option<String> {
+fn tree_text(root: Option<&StateValue>) -> Option<String> {
     let mut text = Vec::new();
-    root?.write(&mut text);
+    root?.write_json(&mut text);
     Some(String::from_utf8(text).unwrap())
 }
 
-fn read(value: &Value) -> Option<StateValue> {
-    tree(Some(&Bytes::from(value.to_string())), std::iter::empty()).unwrap()
+fn parse_tree(value: &Value) -> Option<StateValue> {
+    build_tree(Some(&Bytes::from(value.to_string())), std::iter::empty()).unwrap()
 }
 
-fn made(root: &mut Option<StateValue>, text: &str) -> Result<Vec<EditUndo>, String> {
+fn apply_edit_text(root: &mut Option<StateValue>, text: &str) -> Result<Vec<EditUndo>, String> {
     let changes =
-        ChangeSet::read(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
+        ChangeSet::parse(&Bytes::copy_from_slice(text.as_bytes())).map_err(|refused| refused.to_string())?;
     changes.apply(root).map_err(|refused| refused.to_string())
 }
 
@@ -109,51 +110,51 @@ proptest! {
 
     #[test]
     fn edits_match_the_model_and_can_be_undone(start in value(), wishes in prop::collection::vec(wish(), 1..30)) {
-        let mut root = read(&start);
+        let mut root = parse_tree(&start);
         let mut size = start.to_string().len();
         let mut model = Some(start);
         let mut history = Vec::new();
         for wish in wishes {
-            let edit = wish.edit(0, model.as_ref());
-            let before = text(root.as_ref());
-            let undos = made(&mut root, &json!([edit]).to_string()).unwrap();
-            apply(&mut model, &edit);
+            let edit = wish.to_edit(0, model.as_ref());
+            let before = tree_text(root.as_ref());
+            let undos = apply_edit_text(&mut root, &json!([edit]).to_string()).unwrap();
+            apply_edit(&mut model, &edit);
             size = undos.iter().map(EditUndo::size_change).sum::<SizeChange>().apply(size);
-            prop_assert_eq!(size, text(root.as_ref()).map_or(0, |text| text.len()));
-            let after = text(root.as_ref()).map(|text| serde_json::from_str::<Value>(&text).unwrap());
+            prop_assert_eq!(size, tree_text(root.as_ref()).map_or(0, |text| text.len()));
+            let after = tree_text(root.as_ref()).map(|text| serde_json::from_str::<Value>(&text).unwrap());
             prop_assert_eq!(after.as_ref().map(Value::to_string), model.as_ref().map(Value::to_string));
             history.push((before, undos));
         }
         for (before, undos) in history.into_iter().rev() {
             size = undos.iter().map(EditUndo::size_change).sum::<SizeChange>().revert(size);
             prop_assert_eq!(size, before.as_ref().map_or(0, String::len));
-            take_back(&mut root, undos);
-            prop_assert_eq!(text(root.as_ref()), before, "including the order of members");
+            undo_edits(&mut root, undos);
+            prop_assert_eq!(tree_text(root.as_ref()), before, "including the order of members");
         }
     }
 
     #[test]
     fn an_invalid_change_set_has_no_effect(start in value(), wishes in prop::collection::vec(wish(), 0..10)) {
-        let mut root = read(&start);
-        let before = text(root.as_ref());
+        let mut root = parse_tree(&start);
+        let before = tree_text(root.as_ref());
         let mut model = Some(start);
         let mut edits = Vec::new();
         for wish in wishes {
-            let edit = wish.edit(0, model.as_ref());
-            apply(&mut model, &edit);
+            let edit = wish.to_edit(0, model.as_ref());
+            apply_edit(&mut model, &edit);
             edits.push(edit);
         }
         edits.push(json!([0, ["no", 1, "such", 2, "place"], 1]));
-        prop_assert!(made(&mut root, &json!(edits).to_string()).is_err());
-        prop_assert_eq!(text(root.as_ref()), before);
+        prop_assert!(apply_edit_text(&mut root, &json!(edits).to_string()).is_err());
+        prop_assert_eq!(tree_text(root.as_ref()), before);
     }
 
     #[test]
     fn arbitrary_bytes_never_make_a_change_set_panic(start in value(), bytes in prop::collection::vec(any::<u8>(), 0..60), text in "\\[(\\[[0-2]?,(\\[[0-9\",a-l]{0,6}\\])?,?[0-9\\[\\]{}\"a]{0,5}\\],?){0,3}\\]") {
-        let mut root = read(&start);
+        let mut root = parse_tree(&start);
         for bytes in [bytes, text.into_bytes()] {
-            if let Ok(changes) = ChangeSet::read(&Bytes::from(bytes)) {
-                let _ = changes.parts(2);
+            if let Ok(changes) = ChangeSet::parse(&Bytes::from(bytes)) {
+                let _ = changes.split_by_slot(2);
                 let _ = changes.apply(&mut root);
             }
         }
@@ -163,14 +164,14 @@ proptest! {
 #[test]
 fn values_keep_the_worker_s_spelling() {
     let spelt = r#"{"big":123456789012345678901234567890,"tiny":1e-400,"half":"\ud83d","1":1,"0":-0.0}"#;
-    let root = tree(Some(&Bytes::from(spelt)), std::iter::empty()).unwrap();
-    assert_eq!(text(root.as_ref()).unwrap(), spelt);
+    let root = build_tree(Some(&Bytes::from(spelt)), std::iter::empty()).unwrap();
+    assert_eq!(tree_text(root.as_ref()).unwrap(), spelt);
 }
 
 #[test]
 fn invalid_edits_are_refused_with_a_reason() {
     let start = json!({"list": [1, 2], "text": "a"});
-    let refused = |changes: &str| made(&mut read(&start), changes).map(|_| ()).unwrap_err();
+    let refused = |changes: &str| apply_edit_text(&mut parse_tree(&start), changes).map(|_| ()).unwrap_err();
     for (changes, reason) in [
         (
             r#"[[0,["list",3],1]]"#,
@@ -196,20 +197,20 @@ fn invalid_edits_are_refused_with_a_reason() {
         ),
         (r#"[[0,["text",0],0,[]]]"#, "edit 0 does not fit: there is nothing at its path"),
         (r#"[[0,[],0,[1]]]"#, "edit 0 does not fit: there is nothing at its path"),
-        (r#"[[0,["list",-1],1]]"#, NO_EDIT),
-        (r#"[[0,["list",0],1,2]]"#, NO_EDIT),
-        (r#"[[0,["list",0],"1",[]]]"#, NO_EDIT),
-        (r#"[[0,["list",0],1,[],0]]"#, NO_EDIT),
+        (r#"[[0,["list",-1],1]]"#, INVALID_EDIT),
+        (r#"[[0,["list",0],1,2]]"#, INVALID_EDIT),
+        (r#"[[0,["list",0],"1",[]]]"#, INVALID_EDIT),
+        (r#"[[0,["list",0],1,[],0]]"#, INVALID_EDIT),
         (r#"[[0,["list"#, "byte 10: this is not JSON"),
     ] {
         assert_eq!(refused(changes), reason, "{changes}");
     }
     let deep = format!("[[0,[\"list\",0],{}{}]]", "[".repeat(1020), "]".repeat(1020));
-    assert!(made(&mut read(&start), &deep).is_ok());
+    assert!(apply_edit_text(&mut parse_tree(&start), &deep).is_ok());
     let deeper = format!("[[0,[\"list\",0,0,0],{}{}]]", "[".repeat(1021), "]".repeat(1021));
-    let mut root = read(&json!({"list": [[[0]]]}));
+    let mut root = parse_tree(&json!({"list": [[[0]]]}));
     assert_eq!(
-        made(&mut root, &deeper).unwrap_err(),
+        apply_edit_text(&mut root, &deeper).unwrap_err(),
         "edit 0 does not fit: a value would be nested more than 1024 levels deep"
     );
 }

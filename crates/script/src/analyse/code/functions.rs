@@ -7,7 +7,7 @@ use oxc_span::GetSpan;
 use oxc_syntax::reference::Reference;
 use oxc_syntax::symbol::SymbolId;
 
-use super::{CodeText, FunctionId, identifier};
+use super::{CodeText, FunctionId, identifier_symbol};
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// A function, or another node with code of its own.
@@ -19,7 +19,7 @@ pub(crate) struct CodeFunction {
     /// Whether the author declared it `async`.
     pub(crate) is_async: bool,
     /// The way in which callers refer to it.
-    pub(crate) called: CallForm,
+    pub(crate) call_form: CallForm,
 }
 
 /// The construct that a function represents.
@@ -38,11 +38,11 @@ pub(crate) enum CallForm {
     /// By its name. The name is never assigned to.
     ByName(SymbolId),
     /// By the enclosing code, in place.
-    AtOnce,
+    InPlace,
     /// By unknown callers: it is a callback, a method, or stored in a variable.
     Unknown,
     /// By callers that cannot wait for it: a generator, getter, setter, constructor, or a field of a class.
-    Never,
+    CannotWait,
 }
 
 impl<'a> CodeText<'_, 'a> {
@@ -52,48 +52,54 @@ impl<'a> CodeText<'_, 'a> {
             parent: 0,
             role: FunctionRole::File,
             is_async: true,
-            called: CallForm::AtOnce,
+            call_form: CallForm::InPlace,
         };
         self.functions.push(file);
         for index in 1..self.ends.len() {
             let node = NodeId::from_usize(index);
             let parent_node = self.parent(node);
-            let parent = self.entered(parent_node);
-            self.within[index] = parent;
-            if is_routine(self.kind(node)) {
-                let routine = self.routine(node, parent);
+            let parent = self.innermost_function(parent_node);
+            self.innermost_functions[index] = parent;
+            if has_own_code(self.kind(node)) {
+                let routine = self.build_function(node, parent);
                 self.functions.push(routine);
             }
         }
         for id in 1..self.functions.len() {
-            if let CallForm::ByName(symbol) = self.functions[id].called {
-                self.named.insert(symbol, id);
+            if let CallForm::ByName(symbol) = self.functions[id].call_form {
+                self.functions_by_symbol.insert(symbol, id);
             }
         }
     }
 
     /// Returns the function of a node, if it is one, otherwise the function that contains it.
-    fn entered(&self, node: NodeId) -> FunctionId {
-        let opened = is_routine(self.kind(node)).then(|| self.function_at(node)).flatten();
-        opened.unwrap_or_else(|| self.within[node.index()])
+    fn innermost_function(&self, node: NodeId) -> FunctionId {
+        let opened = has_own_code(self.kind(node)).then(|| self.function_at_node(node)).flatten();
+        opened.unwrap_or_else(|| self.innermost_functions[node.index()])
     }
 
-    fn routine(&self, node: NodeId, parent: FunctionId) -> CodeFunction {
-        let role = self.role(node);
+    fn build_function(&self, node: NodeId, parent: FunctionId) -> CodeFunction {
+        let role = self.function_role(node);
         let (is_async, is_generator) = match self.kind(node) {
             AstKind::Function(function) => (function.r#async, function.generator),
             AstKind::ArrowFunctionExpression(arrow) => (arrow.r#async, false),
             _ => (false, true),
         };
         let called = match role {
-            FunctionRole::Plain if is_generator => CallForm::Never,
-            FunctionRole::Plain => self.called(node),
-            _ => CallForm::AtOnce,
+            FunctionRole::Plain if is_generator => CallForm::CannotWait,
+            FunctionRole::Plain => self.function_call_form(node),
+            _ => CallForm::InPlace,
         };
-        CodeFunction { node, parent, role, is_async: is_async && role == FunctionRole::Plain, called }
+        CodeFunction {
+            node,
+            parent,
+            role,
+            is_async: is_async && role == FunctionRole::Plain,
+            call_form: called,
+        }
     }
 
-    fn role(&self, node: NodeId) -> FunctionRole {
+    fn function_role(&self, node: NodeId) -> FunctionRole {
         let mut statement = self.parent(node);
         while matches!(self.kind(statement), AstKind::UnaryExpression(_) | AstKind::ArrayExpression(_)) {
             statement = self.parent(statement);
@@ -102,46 +108,46 @@ impl<'a> CodeText<'_, 'a> {
         match self.construct(id).kind {
             ConstructKind::Service { .. } => FunctionRole::Service(id),
             // The path may contain functions.
-            ConstructKind::Res { .. } if self.is_in_path(node, id) => FunctionRole::Plain,
+            ConstructKind::Res { .. } if self.is_in_resource_path(node, id) => FunctionRole::Plain,
             ConstructKind::Res { .. } => FunctionRole::Resource(id),
             ConstructKind::On { .. } => FunctionRole::Handler(id),
             _ => FunctionRole::Plain,
         }
     }
 
-    fn is_in_path(&self, node: NodeId, resource: ConstructId) -> bool {
+    fn is_in_resource_path(&self, node: NodeId, resource: ConstructId) -> bool {
         let ConstructKind::Res { path, .. } = &self.construct(resource).kind else { return false };
-        self.source(self.span(node)).start < path.end
+        self.source_range(self.span(node)).start < path.end
     }
 
-    fn called(&self, node: NodeId) -> CallForm {
+    fn function_call_form(&self, node: NodeId) -> CallForm {
         let kind = self.kind(node);
         if let AstKind::Function(Function { id: Some(id), .. }) = kind
             && kind.is_declaration()
         {
-            return id.symbol_id.get().map_or(CallForm::Unknown, |symbol| self.by_name(symbol));
+            return id.symbol_id.get().map_or(CallForm::Unknown, |symbol| self.named_call_form(symbol));
         }
-        let outer = self.past_parentheses(node);
+        let outer = self.skip_parentheses(node);
         match self.kind(self.parent(outer)) {
             AstKind::VariableDeclarator(declarator) => {
                 let symbol = declarator.id.get_binding_identifier().and_then(|id| id.symbol_id.get());
-                symbol.map_or(CallForm::Unknown, |symbol| self.by_name(symbol))
+                symbol.map_or(CallForm::Unknown, |symbol| self.named_call_form(symbol))
             }
-            AstKind::CallExpression(call) if call.callee.span() == self.span(outer) => CallForm::AtOnce,
+            AstKind::CallExpression(call) if call.callee.span() == self.span(outer) => CallForm::InPlace,
             AstKind::MethodDefinition(method)
                 if method.kind != oxc_ast::ast::MethodDefinitionKind::Method =>
             {
-                CallForm::Never
+                CallForm::CannotWait
             }
             AstKind::ObjectProperty(property) if property.kind != oxc_ast::ast::PropertyKind::Init => {
-                CallForm::Never
+                CallForm::CannotWait
             }
             _ => CallForm::Unknown,
         }
     }
 
     /// Returns how a named function is called. The callers of a function that can be replaced are unknown.
-    fn by_name(&self, symbol: SymbolId) -> CallForm {
+    fn named_call_form(&self, symbol: SymbolId) -> CallForm {
         let scoping = self.semantic.scoping();
         let is_replaced =
             scoping.symbol_is_mutated(symbol) || !scoping.symbol_redeclarations(symbol).is_empty();
@@ -149,25 +155,25 @@ impl<'a> CodeText<'_, 'a> {
     }
 
     /// Returns the innermost function that contains a node.
-    pub(crate) fn function_of(&self, node: NodeId) -> FunctionId {
-        self.within[node.index()]
+    pub(crate) fn enclosing_function(&self, node: NodeId) -> FunctionId {
+        self.innermost_functions[node.index()]
     }
 
     /// Returns the function with this node.
-    pub(crate) fn function_at(&self, node: NodeId) -> Option<FunctionId> {
+    pub(crate) fn function_at_node(&self, node: NodeId) -> Option<FunctionId> {
         self.functions.binary_search_by_key(&node, |function| function.node).ok()
     }
 
     /// Returns the function that a node belongs to from a caller's view: callbacks belong to the function
     /// that passes them.
-    pub(crate) fn home(&self, node: NodeId) -> FunctionId {
-        self.home_of(self.function_of(node))
+    pub(crate) fn owning_function(&self, node: NodeId) -> FunctionId {
+        self.function_owner(self.enclosing_function(node))
     }
 
     /// Returns the function that a function belongs to from a caller's view.
-    pub(crate) fn home_of(&self, mut function: FunctionId) -> FunctionId {
+    pub(crate) fn function_owner(&self, mut function: FunctionId) -> FunctionId {
         while self.functions[function].role == FunctionRole::Plain
-            && !matches!(self.functions[function].called, CallForm::ByName(_))
+            && !matches!(self.functions[function].call_form, CallForm::ByName(_))
         {
             function = self.functions[function].parent;
         }
@@ -175,26 +181,26 @@ impl<'a> CodeText<'_, 'a> {
     }
 
     /// Returns a function and the functions around it, innermost first.
-    pub(crate) fn functions_around(&self, function: FunctionId) -> impl Iterator<Item = FunctionId> + '_ {
+    pub(crate) fn enclosing_functions(&self, function: FunctionId) -> impl Iterator<Item = FunctionId> + '_ {
         std::iter::successors(Some(function), |id| (*id != 0).then(|| self.functions[*id].parent))
     }
 
     /// Returns the uses of `arguments` in a function, including those in nested arrow functions.
-    pub(crate) fn arguments_of(&self, function: FunctionId) -> Vec<NodeId> {
+    pub(crate) fn arguments_references(&self, function: FunctionId) -> Vec<NodeId> {
         let is_arrow = |id: &FunctionId| {
             matches!(self.kind(self.functions[*id].node), AstKind::ArrowFunctionExpression(_))
         };
         let is_its = |node: &NodeId| {
-            let mut around = self.functions_around(self.function_of(*node));
+            let mut around = self.enclosing_functions(self.enclosing_function(*node));
             matches!(self.kind(*node), AstKind::IdentifierReference(name) if name.name == "arguments")
                 && around.find(|id| !is_arrow(id)) == Some(function)
         };
-        self.inside(self.functions[function].node).filter(is_its).collect()
+        self.subtree_nodes(self.functions[function].node).filter(is_its).collect()
     }
 
     /// Returns the handler that contains a node.
-    pub(crate) fn handler_of(&self, node: NodeId) -> Option<ConstructId> {
-        self.functions_around(self.function_of(node)).find_map(|id| match self.functions[id].role {
+    pub(crate) fn enclosing_handler(&self, node: NodeId) -> Option<ConstructId> {
+        self.enclosing_functions(self.enclosing_function(node)).find_map(|id| match self.functions[id].role {
             FunctionRole::Handler(construct) => Some(construct),
             _ => None,
         })
@@ -202,8 +208,9 @@ impl<'a> CodeText<'_, 'a> {
 
     /// Returns the handler whose emitted code contains a node. There is none for code in a resource's block,
     /// even if a handler declares the resource.
-    pub(crate) fn own_handler_of(&self, node: NodeId) -> Option<ConstructId> {
-        let mut roles = self.functions_around(self.function_of(node)).map(|id| self.functions[id].role);
+    pub(crate) fn emitting_handler(&self, node: NodeId) -> Option<ConstructId> {
+        let mut roles =
+            self.enclosing_functions(self.enclosing_function(node)).map(|id| self.functions[id].role);
         match roles.find(|role| *role != FunctionRole::Plain)? {
             FunctionRole::Handler(construct) => Some(construct),
             _ => None,
@@ -212,9 +219,9 @@ impl<'a> CodeText<'_, 'a> {
 
     /// Returns the uses of a function's name: of its variable, and of a function expression's own name within
     /// it.
-    pub(crate) fn mentions(&self, function: FunctionId) -> Vec<NodeId> {
+    pub(crate) fn name_references(&self, function: FunctionId) -> Vec<NodeId> {
         let routine = &self.functions[function];
-        let variable = match routine.called {
+        let variable = match routine.call_form {
             CallForm::ByName(symbol) => Some(symbol),
             _ => None,
         };
@@ -223,19 +230,19 @@ impl<'a> CodeText<'_, 'a> {
             _ => None,
         };
         let symbols = variable.into_iter().chain(own.filter(|own| Some(*own) != variable));
-        symbols.flat_map(|symbol| self.uses(symbol)).map(Reference::node_id).collect()
+        symbols.flat_map(|symbol| self.symbol_references(symbol)).map(Reference::node_id).collect()
     }
 
     /// Returns the service that contains a node.
-    pub(crate) fn service_of(&self, node: NodeId) -> Option<ConstructId> {
-        self.functions_around(self.function_of(node)).find_map(|id| match self.functions[id].role {
+    pub(crate) fn enclosing_service(&self, node: NodeId) -> Option<ConstructId> {
+        self.enclosing_functions(self.enclosing_function(node)).find_map(|id| match self.functions[id].role {
             FunctionRole::Service(construct) => Some(construct),
             _ => None,
         })
     }
 
     /// Returns the function that represents a service, a resource or a handler.
-    pub(crate) fn function_for(&self, construct: ConstructId) -> Option<FunctionId> {
+    pub(crate) fn construct_function(&self, construct: ConstructId) -> Option<FunctionId> {
         let statement = self.statements[construct];
         let is_its = |id: &FunctionId| match self.functions[*id].role {
             FunctionRole::Service(it) | FunctionRole::Resource(it) | FunctionRole::Handler(it) => {
@@ -243,17 +250,17 @@ impl<'a> CodeText<'_, 'a> {
             }
             _ => false,
         };
-        self.inside(statement).filter_map(|node| self.function_at(node)).find(is_its)
+        self.subtree_nodes(statement).filter_map(|node| self.function_at_node(node)).find(is_its)
     }
 
     /// Returns the function that a call calls by its name.
     pub(crate) fn callee(&self, call: &CallExpression<'a>) -> Option<FunctionId> {
-        self.named.get(&identifier(self, &call.callee)?).copied()
+        self.functions_by_symbol.get(&identifier_symbol(self, &call.callee)?).copied()
     }
 }
 
 /// Whether a node has code of its own.
-fn is_routine(kind: AstKind<'_>) -> bool {
+fn has_own_code(kind: AstKind<'_>) -> bool {
     matches!(
         kind,
         AstKind::Function(_)

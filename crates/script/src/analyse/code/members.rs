@@ -11,7 +11,7 @@ use oxc_ast::ast::{
 use oxc_span::GetSpan;
 use oxc_syntax::symbol::SymbolId;
 
-use super::{CodeText, identifier};
+use super::{CodeText, identifier_symbol};
 
 /// The members of a text's objects and classes that run code of the text.
 #[derive(Debug, Default)]
@@ -24,37 +24,37 @@ pub(crate) struct CodeMembers {
 }
 
 impl CodeMembers {
-    pub(super) fn of(code: &CodeText<'_, '_>) -> Self {
+    pub(super) fn from_code(code: &CodeText<'_, '_>) -> Self {
         let mut members = Self::default();
         for node in code.semantic.nodes().iter() {
-            members.visit(code, node.kind());
+            members.visit_node(code, node.kind());
         }
         members
     }
 
     /// Whether an object or class of the text has a method of this name.
-    pub(crate) fn defines(&self, name: &str) -> bool {
+    pub(crate) fn defines_method(&self, name: &str) -> bool {
         self.has_computed || self.names.contains(name)
     }
 
-    fn visit(&mut self, code: &CodeText<'_, '_>, kind: AstKind<'_>) {
+    fn visit_node(&mut self, code: &CodeText<'_, '_>, kind: AstKind<'_>) {
         match kind {
             AstKind::ObjectProperty(it) => {
                 self.has_setter |= it.kind == PropertyKind::Set;
                 if it.kind != PropertyKind::Init || is_function(code, &it.value) {
-                    self.add(code, &it.key);
+                    self.add_member(code, &it.key);
                 }
             }
             AstKind::MethodDefinition(it) => {
                 self.has_setter |= it.kind == MethodDefinitionKind::Set;
                 if it.kind != MethodDefinitionKind::Constructor {
-                    self.add(code, &it.key);
+                    self.add_member(code, &it.key);
                 }
             }
             AstKind::PropertyDefinition(it)
                 if it.value.as_ref().is_some_and(|value| is_function(code, value)) =>
             {
-                self.add(code, &it.key);
+                self.add_member(code, &it.key);
             }
             AstKind::AssignmentExpression(it) if is_function(code, &it.right) => match &it.left {
                 AssignmentTarget::StaticMemberExpression(member) => {
@@ -72,13 +72,13 @@ impl CodeMembers {
         }
     }
 
-    fn add(&mut self, code: &CodeText<'_, '_>, key: &PropertyKey<'_>) {
+    fn add_member(&mut self, code: &CodeText<'_, '_>, key: &PropertyKey<'_>) {
         if let Some(name) = key.static_name() {
             self.names.insert(name.into_owned());
             return;
         }
         // `[Symbol.iterator]` is not called by name, and `#name` is not reached by `object.name`.
-        let is_symbol = code.text(code.source(key.span())).starts_with("Symbol.");
+        let is_symbol = code.source_text(code.source_range(key.span())).starts_with("Symbol.");
         self.has_computed |= !is_symbol && !key.is_private_identifier();
     }
 }
@@ -97,8 +97,8 @@ pub(crate) fn is_data(code: &CodeText<'_, '_>, object: &ObjectExpression<'_>) ->
 /// Whether an expression is definitely a function, or the name of one.
 pub(crate) fn is_function(code: &CodeText<'_, '_>, value: &Expression<'_>) -> bool {
     let is_declared = |symbol: SymbolId| {
-        code.named.contains_key(&symbol)
+        code.functions_by_symbol.contains_key(&symbol)
             || matches!(code.kind(code.declaration(symbol)), AstKind::Function(_))
     };
-    value.get_inner_expression().is_function() || identifier(code, value).is_some_and(is_declared)
+    value.get_inner_expression().is_function() || identifier_symbol(code, value).is_some_and(is_declared)
 }

@@ -11,19 +11,19 @@ use oxc_syntax::symbol::SymbolId;
 
 use super::super::ScriptAnalysis;
 use super::super::calls::WaitOperation;
-use super::super::code::{CodeText, children};
+use super::super::code::{CodeText, child_statements};
 use super::super::effects::{EffectAnalyzer, EffectLocation};
-use super::super::flow::bound;
+use super::super::flow::bound_symbols;
 use super::{ParUnit, UnitStep};
 use crate::syntax::ConstructKind;
 
 /// Returns the parts of a block: its statements, with declarations of several variables split up.
-pub(super) fn parts(code: &CodeText<'_, '_>, block: NodeId) -> Vec<NodeId> {
-    let parts = |statement| declarators(code, statement).unwrap_or_else(|| vec![statement]);
-    children(code, block).into_iter().flat_map(parts).collect()
+pub(super) fn block_parts(code: &CodeText<'_, '_>, block: NodeId) -> Vec<NodeId> {
+    let parts = |statement| split_declaration(code, statement).unwrap_or_else(|| vec![statement]);
+    child_statements(code, block).into_iter().flat_map(parts).collect()
 }
 
-fn declarators(code: &CodeText<'_, '_>, statement: NodeId) -> Option<Vec<NodeId>> {
+fn split_declaration(code: &CodeText<'_, '_>, statement: NodeId) -> Option<Vec<NodeId>> {
     use VariableDeclarationKind::{Const, Let, Var};
     let AstKind::VariableDeclaration(declaration) = code.kind(statement) else { return None };
     let is_ours = code.construct_at(statement).is_some();
@@ -33,7 +33,7 @@ fn declarators(code: &CodeText<'_, '_>, statement: NodeId) -> Option<Vec<NodeId>
 }
 
 /// Returns the keyword of a declarator that is a part: `var`, `let` or `const`.
-pub(crate) fn keyword(code: &CodeText<'_, '_>, part: NodeId) -> Option<&'static str> {
+pub(crate) fn declaration_keyword(code: &CodeText<'_, '_>, part: NodeId) -> Option<&'static str> {
     let AstKind::VariableDeclarator(_) = code.kind(part) else { return None };
     match code.kind(code.parent(part)) {
         AstKind::VariableDeclaration(declaration) => Some(declaration.kind.as_str()),
@@ -44,11 +44,11 @@ pub(crate) fn keyword(code: &CodeText<'_, '_>, part: NodeId) -> Option<&'static 
 /// Whether declarations can become assignments to variables that are declared at the beginning of the block.
 /// They cannot if a variable is used before its declaration, or a constant is assigned: both throw, and must
 /// continue to throw.
-pub(super) fn mean_the_same_without_their_declarations(code: &CodeText<'_, '_>, units: &[ParUnit]) -> bool {
+pub(super) fn can_hoist_declarations(code: &CodeText<'_, '_>, units: &[ParUnit]) -> bool {
     let scoping = code.semantic.scoping();
     units.iter().enumerate().all(|(index, unit)| {
         let mut symbols = unit.steps.iter().flat_map(|step| match step {
-            UnitStep::Statement(part) => declared(code, *part),
+            UnitStep::Statement(part) => declared_variables(code, *part),
             UnitStep::Call(_) => Vec::new(),
         });
         symbols.all(|symbol| {
@@ -57,15 +57,15 @@ pub(super) fn mean_the_same_without_their_declarations(code: &CodeText<'_, '_>, 
                 unit.effects.reads.contains(&variable) || unit.effects.writes.contains(&variable)
             };
             let is_set = scoping.symbol_flags(symbol).is_const_variable()
-                && code.uses(symbol).any(|reference| reference.is_write());
-            !(is_set || is_early_in_itself(code, symbol) || units[..index].iter().any(touches))
+                && code.symbol_references(symbol).any(|reference| reference.is_write());
+            !(is_set || is_used_before_init(code, symbol) || units[..index].iter().any(touches))
         })
     })
 }
 
 /// Returns the variables that a part declares in the scope of its block.
-fn declared(code: &CodeText<'_, '_>, part: NodeId) -> Vec<SymbolId> {
-    let of = |declarator: &VariableDeclarator<'_>| bound(&declarator.id);
+fn declared_variables(code: &CodeText<'_, '_>, part: NodeId) -> Vec<SymbolId> {
+    let of = |declarator: &VariableDeclarator<'_>| bound_symbols(&declarator.id);
     let symbols = match code.kind(part) {
         AstKind::VariableDeclaration(declaration) => declaration.declarations.iter().flat_map(of).collect(),
         AstKind::VariableDeclarator(declarator) => of(declarator),
@@ -82,30 +82,32 @@ fn declared(code: &CodeText<'_, '_>, part: NodeId) -> Vec<SymbolId> {
 
 /// Whether a variable is used in its own initial value, or before its position in a pattern: `let a = a`.
 /// Uses in a function that is called by its name are ignored, because it runs later.
-fn is_early_in_itself(code: &CodeText<'_, '_>, symbol: SymbolId) -> bool {
+fn is_used_before_init(code: &CodeText<'_, '_>, symbol: SymbolId) -> bool {
     let declaration = code.declaration(symbol);
     let AstKind::VariableDeclarator(declarator) = code.kind(declaration) else { return false };
     let name = code.semantic.scoping().symbol_span(symbol);
     let initial = declarator.init.as_ref().map(GetSpan::span);
-    let mut uses = code.uses(symbol).map(|reference| reference.node_id());
+    let mut uses = code.symbol_references(symbol).map(|reference| reference.node_id());
     uses.any(|node| {
         let span = code.span(node);
         let is_before = span.start < name.start || initial.is_some_and(|it| it.contains_inclusive(span));
-        code.is_inside(node, declaration) && is_before && code.home(node) == code.home(declaration)
+        code.is_inside(node, declaration)
+            && is_before
+            && code.owning_function(node) == code.owning_function(declaration)
     })
 }
 
 /// Splits a part into units: one for each call that is made unconditionally, and one for the rest.
-pub(super) fn split(
+pub(super) fn split_into_units(
     analysis: &ScriptAnalysis<'_, '_>,
     observer: &EffectAnalyzer<'_, '_, '_>,
     statement: NodeId,
 ) -> Vec<ParUnit> {
     let code = &analysis.code;
     let whole = |effects| {
-        vec![ParUnit { steps: vec![UnitStep::Statement(statement)], effects, needs: BTreeMap::new() }]
+        vec![ParUnit { steps: vec![UnitStep::Statement(statement)], effects, dependencies: BTreeMap::new() }]
     };
-    let calls = taken_out(analysis, observer, statement);
+    let calls = hoistable_calls(analysis, observer, statement);
     if calls.is_empty() {
         return whole(observer.effects(statement, &[]));
     }
@@ -118,7 +120,7 @@ pub(super) fn split(
         outer.push(*call);
         effects.io = 1;
         effects.writes.insert(EffectLocation::Result(*call));
-        units.push(ParUnit { steps: vec![UnitStep::Call(*call)], effects, needs: BTreeMap::new() });
+        units.push(ParUnit { steps: vec![UnitStep::Call(*call)], effects, dependencies: BTreeMap::new() });
     }
     let mut rest = observer.effects(statement, &outer);
     rest.io = 0;
@@ -128,7 +130,7 @@ pub(super) fn split(
         let is_alone = matches!(code.kind(code.parent(*last)), AstKind::ExpressionStatement(_));
         let puts = effects.writes.iter().all(|it| matches!(it, EffectLocation::Variable(_)));
         let reads = effects.reads.iter().all(|it| *it == EffectLocation::Result(*last));
-        if (is_alone || (puts && reads)) && !effects.barrier && !effects.full {
+        if (is_alone || (puts && reads)) && !effects.barrier && !effects.full_barrier {
             let call = units.pop().map(|unit| unit.effects).unwrap_or_default();
             effects.io = 1;
             effects.reads.extend(call.reads);
@@ -137,13 +139,17 @@ pub(super) fn split(
             effects.reads.remove(&EffectLocation::Result(*last));
         }
     }
-    units.push(ParUnit { steps: vec![UnitStep::Statement(statement)], effects, needs: BTreeMap::new() });
+    units.push(ParUnit {
+        steps: vec![UnitStep::Statement(statement)],
+        effects,
+        dependencies: BTreeMap::new(),
+    });
     units
 }
 
 /// Returns the calls of a statement that can be made before the rest of it, in evaluation order. Returns none
 /// if the statement branches, or has side effects before a call.
-fn taken_out(
+fn hoistable_calls(
     analysis: &ScriptAnalysis<'_, '_>,
     observer: &EffectAnalyzer<'_, '_, '_>,
     statement: NodeId,
@@ -160,31 +166,31 @@ fn taken_out(
     let is_nested = code
         .construct_at(statement)
         .is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::Res { .. }));
-    let waits = analysis.calls.inside(code, statement);
+    let waits = analysis.calls.waits_within(code, statement);
     if !is_plain
         || is_nested
         || waits.iter().any(|(_, wait)| matches!(wait, WaitOperation::Await | WaitOperation::Declare(_)))
     {
         return Vec::new();
     }
-    let has_order = code.inside(statement).any(|node| orders(code, statement, node));
+    let has_order = code.subtree_nodes(statement).any(|node| constrains_order(code, statement, node));
     if has_order
-        || waits.iter().any(|(node, _)| is_called_at_once(code, *node))
-        || is_passed_on(code, statement, &waits)
+        || waits.iter().any(|(node, _)| is_immediately_invoked(code, *node))
+        || passes_response_through(code, statement, &waits)
     {
         return Vec::new();
     }
     let mut calls: Vec<NodeId> = waits.into_iter().map(|(node, _)| node).collect();
-    if code.inside(statement).any(|node| disturbs(code, observer, &calls, node)) {
+    if code.subtree_nodes(statement).any(|node| has_conflicting_effects(code, observer, &calls, node)) {
         return Vec::new();
     }
-    calls.sort_by_key(|node| code.order(*node));
+    calls.sort_by_key(|node| code.evaluation_order(*node));
     calls
 }
 
 /// Whether a call changes something that the rest of its statement may read. A call that is made after all
 /// extracted calls keeps its place.
-fn disturbs(
+fn has_conflicting_effects(
     code: &CodeText<'_, '_>,
     observer: &EffectAnalyzer<'_, '_, '_>,
     calls: &[NodeId],
@@ -203,12 +209,16 @@ fn disturbs(
     changes || effects.barrier
 }
 
-fn is_called_at_once(code: &CodeText<'_, '_>, node: NodeId) -> bool {
+fn is_immediately_invoked(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     matches!(code.kind(node), AstKind::CallExpression(call) if call.callee.get_inner_expression().is_function())
 }
 
 /// Whether the statement passes a response through: `respond g.get(x)`.
-fn is_passed_on(code: &CodeText<'_, '_>, statement: NodeId, waits: &[(NodeId, WaitOperation)]) -> bool {
+fn passes_response_through(
+    code: &CodeText<'_, '_>,
+    statement: NodeId,
+    waits: &[(NodeId, WaitOperation)],
+) -> bool {
     let AstKind::ThrowStatement(throw) = code.kind(statement) else { return false };
     let value = throw.argument.without_parentheses().span();
     code.construct_at(statement).is_some()
@@ -218,8 +228,8 @@ fn is_passed_on(code: &CodeText<'_, '_>, statement: NodeId, waits: &[(NodeId, Wa
 }
 
 /// Whether an expression branches, or changes a variable before the rest is evaluated.
-fn orders(code: &CodeText<'_, '_>, statement: NodeId, node: NodeId) -> bool {
-    if code.function_of(node) != code.function_of(statement) {
+fn constrains_order(code: &CodeText<'_, '_>, statement: NodeId, node: NodeId) -> bool {
+    if code.enclosing_function(node) != code.enclosing_function(statement) {
         return false;
     }
     match code.kind(node) {

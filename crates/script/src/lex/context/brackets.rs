@@ -6,7 +6,7 @@ use super::super::{
 use super::{LexContext, OpenBracket};
 
 impl LexContext<'_> {
-    pub(super) fn open(&mut self, mut token: LexToken, kind: FrameKind) {
+    pub(super) fn open_bracket(&mut self, mut token: LexToken, kind: FrameKind) {
         let frame = self.lexed.frames.len();
         let id = self.lexed.tokens.len();
         self.lexed.frames.push(BracketFrame { kind, parent: Some(token.frame), open: Some(id), close: None });
@@ -16,11 +16,11 @@ impl LexContext<'_> {
         self.open.push(OpenBracket { frame, at_key, ..OpenBracket::default() });
     }
 
-    pub(super) fn close(&mut self, mut token: LexToken, text: &str) -> bool {
+    pub(super) fn close_bracket(&mut self, mut token: LexToken, text: &str) -> bool {
         let id = self.lexed.tokens.len();
         let opened = self.lexed.frames[token.frame].open;
-        if !opened.is_some_and(|open| fits(self.lexed.text(open), text)) {
-            self.lexed.faults.push(LexicalError::Mismatched { close: id, open: opened });
+        if !opened.is_some_and(|open| brackets_match(self.lexed.token_text(open), text)) {
+            self.lexed.errors.push(LexicalError::Mismatched { close: id, open: opened });
             self.lexed.tokens.push(token);
             return false;
         }
@@ -29,30 +29,31 @@ impl LexContext<'_> {
         self.lexed.frames[frame].close = Some(id);
         token.bracket = Some(frame);
         token.frame = self.lexed.frames[frame].parent.unwrap_or(0);
-        let exports =
-            opened.and_then(|open| open.checked_sub(1)).is_some_and(|before| self.lexed.is(before, "export"));
-        token.after = if exports { FollowingSyntax::End } else { after_close(kind) };
+        let exports = opened
+            .and_then(|open| open.checked_sub(1))
+            .is_some_and(|before| self.lexed.is_token(before, "export"));
+        token.following = if exports { FollowingSyntax::End } else { syntax_after_close(kind) };
         self.open.pop();
         self.lexed.tokens.push(token);
         true
     }
 
     /// Returns the purpose of a `(`.
-    pub(super) fn parenthesis(&mut self) -> FrameKind {
-        if let Some(place) = self.top().function.take() {
+    pub(super) fn parenthesis_kind(&mut self) -> FrameKind {
+        if let Some(place) = self.innermost_mut().function.take() {
             return FrameKind::Parameters(place);
         }
-        let Some(last) = self.last() else { return FrameKind::Group };
-        if self.at_key() {
+        let Some(last) = self.last_token() else { return FrameKind::Group };
+        if self.is_at_key() {
             return FrameKind::Parameters(FunctionPosition::Member);
         }
         if self.lexed.tokens[last].kind != TokenKind::Keyword {
             return FrameKind::Group;
         }
-        match self.lexed.text(last) {
-            "while" if self.top().ends_do => FrameKind::DoHead,
+        match self.lexed.token_text(last) {
+            "while" if self.innermost_mut().ends_do => FrameKind::DoHead,
             "if" | "while" | "for" | "with" => FrameKind::Head,
-            "await" if last > 0 && self.lexed.is(last - 1, "for") => FrameKind::Head,
+            "await" if last > 0 && self.lexed.is_token(last - 1, "for") => FrameKind::Head,
             "switch" => FrameKind::SwitchHead,
             "catch" => FrameKind::CatchHead,
             _ => FrameKind::Group,
@@ -60,42 +61,42 @@ impl LexContext<'_> {
     }
 
     /// Returns the purpose of a `{`.
-    pub(super) fn brace(&mut self, starts: bool) -> FrameKind {
+    pub(super) fn brace_kind(&mut self, starts: bool) -> FrameKind {
         let closed =
             self.lexed.tokens.last().and_then(|last| last.bracket).map(|frame| self.lexed.frames[frame]);
-        let closed = closed.filter(|frame| frame.close == self.last()).map(|frame| frame.kind);
-        let operand_ended = self.after() == FollowingSyntax::Operator;
+        let closed = closed.filter(|frame| frame.close == self.last_token()).map(|frame| frame.kind);
+        let operand_ended = self.following_syntax() == FollowingSyntax::Operator;
         match closed {
             Some(FrameKind::Parameters(place)) => return FrameKind::Function(place),
             Some(FrameKind::SwitchHead | FrameKind::CatchHead) => return FrameKind::Block,
             _ => {}
         }
-        if (operand_ended || self.follows("class"))
-            && let Some(place) = self.top().classes.pop()
+        if (operand_ended || self.is_after_token("class"))
+            && let Some(place) = self.innermost_mut().classes.pop()
         {
             return FrameKind::Class(place);
         }
         let static_block =
-            self.last().is_some_and(|last| self.lexed.is_name(last, "static")) && self.at_key();
+            self.last_token().is_some_and(|last| self.lexed.is_name(last, "static")) && self.is_at_key();
         if static_block {
             return FrameKind::StaticBlock;
         }
-        if self.follows("=>") {
+        if self.is_after_token("=>") {
             return FrameKind::Function(FunctionPosition::Arrow);
         }
         // A brace after an operand is not valid JavaScript, but valid S.
         if operand_ended {
-            return self.block_of_ours();
+            return self.construct_block_kind();
         }
-        if starts || self.follows("catch") { FrameKind::Block } else { FrameKind::Object }
+        if starts || self.is_after_token("catch") { FrameKind::Block } else { FrameKind::Object }
     }
 
-    fn block_of_ours(&self) -> FrameKind {
+    fn construct_block_kind(&self) -> FrameKind {
         let on_its_line = |last: &TokenId| !self.lexed.tokens[*last].newline;
-        let word = self.last().filter(on_its_line).and_then(|last| last.checked_sub(1));
+        let word = self.last_token().filter(on_its_line).and_then(|last| last.checked_sub(1));
         match word {
             Some(word) if self.lexed.is_name(word, "on") => FrameKind::Handler,
-            Some(word) if self.lexed.is_name(word, "service") && self.lexed.tokens[word].starts => {
+            Some(word) if self.lexed.is_name(word, "service") && self.lexed.tokens[word].starts_statement => {
                 FrameKind::Service
             }
             _ => FrameKind::Block,
@@ -105,13 +106,13 @@ impl LexContext<'_> {
 
 impl FrameKind {
     /// Whether the frame contains statements.
-    pub(crate) fn holds_statements(self) -> bool {
+    pub(crate) fn contains_statements(self) -> bool {
         use FrameKind::{Block, Function, Handler, Program, Service, StaticBlock};
         matches!(self, Program | Block | Service | Handler | StaticBlock | Function(_))
     }
 }
 
-fn fits(open: &str, close: &str) -> bool {
+fn brackets_match(open: &str, close: &str) -> bool {
     match close.chars().next() {
         Some(')') => open == "(",
         Some(']') => open == "[",
@@ -121,7 +122,7 @@ fn fits(open: &str, close: &str) -> bool {
     }
 }
 
-fn after_close(kind: FrameKind) -> FollowingSyntax {
+fn syntax_after_close(kind: FrameKind) -> FollowingSyntax {
     match kind {
         FrameKind::Head
         | FrameKind::DoHead

@@ -13,7 +13,7 @@ macro_rules! texts {
 }
 
 fn said(name: &str, source: &str) {
-    let said = told(source);
+    let said = render_diagnostics(source);
     assert!(!said.is_empty(), "there must be a diagnostic");
     insta::assert_snapshot!(name, said);
 }

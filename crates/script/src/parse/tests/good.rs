@@ -15,8 +15,8 @@ const LISTINGS: [(&str, &str); 6] = [
 #[test]
 fn parses_the_listings_of_the_paper() {
     let all = LISTINGS.map(|(name, source)| {
-        assert_eq!(told(source), "", "listing {name}");
-        format!("listing {name}\n{}", constructs(source))
+        assert_eq!(render_diagnostics(source), "", "listing {name}");
+        format!("listing {name}\n{}", list_constructs(source))
     });
     insta::assert_snapshot!(all.join("\n\n"));
 }
@@ -40,10 +40,10 @@ service shop {
   }
 }
 ";
-    insta::assert_snapshot!(encoded(source));
+    insta::assert_snapshot!(encode_valid(source));
     insta::assert_snapshot!(
         "encodes_constructs_as_javascript_of_the_same_shape_constructs",
-        constructs(source)
+        list_constructs(source)
     );
 }
 
@@ -52,7 +52,7 @@ fn accepts_all_line_endings() {
     for (name, source) in LISTINGS {
         for end in ["\r\n", "\r"] {
             let other = source.replace('\n', end);
-            assert_eq!(told(&other), "", "listing {name}");
+            assert_eq!(render_diagnostics(&other), "", "listing {name}");
             let places = |text: &str| crate::outline(text).0;
             assert_eq!(places(&other), places(source), "listing {name}");
         }
@@ -61,9 +61,10 @@ fn accepts_all_line_endings() {
 
 #[test]
 fn members_named_respond_do_not_make_it_a_name() {
-    let source =
-        handler("class A { respond = 1; respond() { return this.respond } }\n    respond [{ respond: 1 }]");
-    assert!(encoded(&source).contains("throw [{ respond: 1 }]"));
+    let source = post_handler(
+        "class A { respond = 1; respond() { return this.respond } }\n    respond [{ respond: 1 }]",
+    );
+    assert!(encode_valid(&source).contains("throw [{ respond: 1 }]"));
 }
 
 #[test]
@@ -87,18 +88,18 @@ fn links_names_and_scopes_to_the_tree() {
 #[test]
 fn files_with_the_words_as_names_are_unchanged() {
     let source = include_str!("../../../tests/words.js");
-    assert_eq!(encoded(source), source);
-    assert_eq!(constructs(source), "");
+    assert_eq!(encode_valid(source), source);
+    assert_eq!(list_constructs(source), "");
 }
 
 #[test]
 fn words_used_as_names_stay_names_in_services() {
-    let kept = handler(
+    let kept = post_handler(
         "const respond = query.list, par = [respond]\n    respond [0]\n    respond (1)\n    par\n    {}",
     );
-    assert!(encoded(&kept).contains("respond [0]\n    respond (1)\n    par\n    {}"));
-    let taken = handler("respond [0]\n    par\n    { query }");
-    assert!(encoded(&taken).contains("throw [0]\n    { query }"), "{}", encoded(&taken));
+    assert!(encode_valid(&kept).contains("respond [0]\n    respond (1)\n    par\n    {}"));
+    let taken = post_handler("respond [0]\n    par\n    { query }");
+    assert!(encode_valid(&taken).contains("throw [0]\n    { query }"), "{}", encode_valid(&taken));
 }
 
 #[test]
@@ -134,21 +135,21 @@ fn respond_accepts_any_expression() {
         "a\n      .b",
     ];
     for value in values {
-        let source = handler(&format!("if (a)\n      respond {value}\n    else respond {value};"));
-        let found = constructs(&source);
+        let source = post_handler(&format!("if (a)\n      respond {value}\n    else respond {value};"));
+        let found = list_constructs(&source);
         assert_eq!(found.matches("respond ").count(), 4, "{value}: {found}");
         if value != "a => a" && value != "async () => a" {
-            assert_eq!(told(&source), "", "{value}");
+            assert_eq!(render_diagnostics(&source), "", "{value}");
         }
     }
 }
 
 #[test]
 fn status_responses_are_objects_and_not_blocks() {
-    let source = handler("respond { 302 : { Location : '/a' } } ; id / 2 / 1");
-    assert!(encoded(&source).contains("throw { 302 : { Location : '/a' } }"));
-    let source = handler("respond\n{ a: 1 }");
-    assert_eq!(mistakes(&source), ["s-respond-value 3:5"]);
+    let source = post_handler("respond { 302 : { Location : '/a' } } ; id / 2 / 1");
+    assert!(encode_valid(&source).contains("throw { 302 : { Location : '/a' } }"));
+    let source = post_handler("respond\n{ a: 1 }");
+    assert_eq!(diagnostic_codes(&source), ["s-respond-value 3:5"]);
 }
 
 #[test]
@@ -182,9 +183,9 @@ fn paths_can_be_any_expression_without_parentheses() {
             if ambiguous {
                 continue;
             }
-            let source = handler(&format!("res {path} {body}\n    res g = {path}"));
-            assert_eq!(told(&source), "", "{source}");
-            let found = constructs(&source);
+            let source = post_handler(&format!("res {path} {body}\n    res g = {path}"));
+            assert_eq!(render_diagnostics(&source), "", "{source}");
+            let found = list_constructs(&source);
             assert_eq!(found.matches("resource").count(), 2, "{source}\n{found}");
             assert_eq!(found.matches("external").count(), 1, "{source}\n{found}");
         }
@@ -194,16 +195,16 @@ fn paths_can_be_any_expression_without_parentheses() {
 #[test]
 fn semicolons_are_optional_as_in_javascript() {
     let source = "service a { state x = 1; state y\n res '/a' on GET { respond x };res '/b' on GET { respond y } res '/c' { on GET { respond 1 }; on PUT {} } }; service b {}";
-    assert_eq!(told(source), "");
-    assert_eq!(constructs(source).matches("handler").count(), 4);
+    assert_eq!(render_diagnostics(source), "");
+    assert_eq!(list_constructs(source).matches("handler").count(), 4);
 }
 
 #[test]
 fn handlers_are_functions_with_their_own_scope() {
-    let source = handler(
+    let source = post_handler(
         "var a = 1; var a = 2; if (a) return; function f() { return query } let b = await f(); respond b",
     );
-    assert_eq!(told(&source), "");
+    assert_eq!(render_diagnostics(&source), "");
 }
 
 #[test]
@@ -216,6 +217,6 @@ service /* a */ shop /* b */ { // c
   res '/b' /* l */ { /* m */ on PUT // n
   { pfor /* o */ (var /* p */ i in query) /* q */ par /* r */ { } } }
 }";
-    assert_eq!(told(source), "");
-    assert_eq!(constructs(source).lines().count(), 8);
+    assert_eq!(render_diagnostics(source), "");
+    assert_eq!(list_constructs(source).lines().count(), 8);
 }

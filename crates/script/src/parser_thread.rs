@@ -5,18 +5,18 @@
 //! provides pages when they are used.
 
 const STACK_PER_BYTE: usize = if cfg!(debug_assertions) { 16 << 10 } else { 8 << 10 };
-const STACK_AT_LEAST: usize = 1 << 20;
+const MIN_STACK_BYTES: usize = 1 << 20;
 
 /// The maximum length of a text, in bytes: about 25,000 lines.
-pub(crate) const LONGEST: usize = 1 << 20;
+pub(crate) const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// Runs `work` on a new thread with sufficient stack for the text. Returns `None` if the text is too long or
 /// the thread cannot be created.
-pub(crate) fn with_room<T: Send>(source: &str, work: impl FnOnce(&str) -> T + Send) -> Option<T> {
-    if source.len() > LONGEST {
+pub(crate) fn with_parser_thread<T: Send>(source: &str, work: impl FnOnce(&str) -> T + Send) -> Option<T> {
+    if source.len() > MAX_TEXT_BYTES {
         return None;
     }
-    let stack = STACK_AT_LEAST + source.len() * STACK_PER_BYTE;
+    let stack = MIN_STACK_BYTES + source.len() * STACK_PER_BYTE;
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("script".into()).stack_size(stack);
         let thread = thread.spawn_scoped(scope, || work(source)).ok()?;

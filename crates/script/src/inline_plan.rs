@@ -85,7 +85,7 @@ pub enum ObjectEntry {
 impl InlinePlan {
     /// Returns the number of calls.
     #[must_use]
-    pub fn calls(&self) -> usize {
+    pub fn call_count(&self) -> usize {
         self.steps.iter().filter(|step| matches!(step.what, InlineOperation::Call { .. })).count()
     }
 

@@ -21,9 +21,9 @@ use super::worker::{ProgramLoadStatus, ScriptWorker, WorkerLoss};
 use crate::frame::{FrameReader, OutgoingBytes, WorkerMessage};
 
 /// Buffer space for one read.
-const READ: usize = 64 << 10;
+const READ_BUFFER: usize = 64 << 10;
 /// The maximum number of parts in one write.
-const PARTS: usize = 64;
+const MAX_WRITE_PARTS: usize = 64;
 
 /// A connection, with the bytes that are already read.
 pub(super) struct WorkerConnection {
@@ -33,9 +33,9 @@ pub(super) struct WorkerConnection {
     /// The bytes being written, swapped with the queue, so that senders never wait for a system call.
     pub(super) writing: OutgoingBytes,
     /// Whether the task has yielded to others.
-    pub(super) has_waited: bool,
+    pub(super) has_yielded: bool,
     /// The channel for messages to the supervisor.
-    pub(super) news: SupervisorSender,
+    pub(super) events: SupervisorSender,
 }
 
 /// The sender of messages to the supervisor, each with its worker.
@@ -51,14 +51,14 @@ pub(super) enum WorkerEvent {
     /// A run has kept the worker busy for this time.
     Stuck { run: u32, millis: u32 },
     /// The worker has ended.
-    Gone { is_failed_start: bool },
+    Ended { is_failed_start: bool },
 }
 
 /// Waits for the HELLO of a worker; returns the name of its engine.
-pub(super) async fn hello(stream: &mut UnixStream) -> Option<(FrameReader, String)> {
+pub(super) async fn read_hello(stream: &mut UnixStream) -> Option<(FrameReader, String)> {
     let mut reader = FrameReader::default();
     loop {
-        if let Some((_, from)) = reader.next().ok()? {
+        if let Some((_, from)) = reader.next_frame().ok()? {
             let WorkerMessage::Hello { engine, .. } = from else { return None };
             return Some((reader, engine));
         }
@@ -69,10 +69,14 @@ pub(super) async fn hello(stream: &mut UnixStream) -> Option<(FrameReader, Strin
 }
 
 /// Forwards the reports of a worker's watchdog until its connection ends.
-pub(super) async fn hear(worker: &Arc<ScriptWorker>, mut stream: UnixStream, news: &SupervisorSender) {
+pub(super) async fn forward_reports(
+    worker: &Arc<ScriptWorker>,
+    mut stream: UnixStream,
+    news: &SupervisorSender,
+) {
     let mut reader = FrameReader::default();
     loop {
-        match reader.next() {
+        match reader.next_frame() {
             Ok(Some((run, WorkerMessage::Stuck { millis }))) => {
                 let _ = news.send((Arc::clone(worker), WorkerEvent::Stuck { run, millis })); // It may have ended.
             }
@@ -98,60 +102,60 @@ impl WorkerConnection {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.worker.waker.register(context.waker());
-        if self.worker.is_gone() {
+        if self.worker.is_lost() {
             return Poll::Ready(Ok(()));
         }
-        if let Poll::Ready(end) = self.read(context)? {
+        if let Poll::Ready(end) = self.poll_read(context)? {
             return Poll::Ready(Ok(end));
         }
-        if !self.has_waited && self.writing.is_empty() && !self.worker.out().is_empty() {
-            self.has_waited = true;
+        if !self.has_yielded && self.writing.is_empty() && !self.worker.lock_outgoing().is_empty() {
+            self.has_yielded = true;
             context.waker().wake_by_ref(); // After all tasks that are ready already.
             return Poll::Pending;
         }
-        self.has_waited = false;
-        match self.write(context) {
+        self.has_yielded = false;
+        match self.poll_write(context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         }
     }
 
-    fn read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut received = 0;
         while received < TURN_BYTES {
-            self.hand_out()?;
+            self.dispatch_frames()?;
             if self.worker.has_backlog() {
                 return Poll::Pending; // A run that takes a long frame wakes the connection.
             }
             let buffer = &mut self.reader.buffer;
-            if buffer.capacity() - buffer.len() < READ / 4 {
-                buffer.reserve(READ);
+            if buffer.capacity() - buffer.len() < READ_BUFFER / 4 {
+                buffer.reserve(READ_BUFFER);
             }
-            let mut room = buffer.limit(READ);
+            let mut room = buffer.limit(READ_BUFFER);
             match ready!(pin!(self.stream.read_buf(&mut room)).poll(context))? {
                 0 => return Poll::Ready(Ok(())),
                 count => received += count,
             }
         }
-        self.hand_out()?;
+        self.dispatch_frames()?;
         context.waker().wake_by_ref();
         Poll::Pending
     }
 
-    fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut sent = 0;
         while sent < TURN_BYTES {
             if self.writing.is_empty() {
-                std::mem::swap(&mut self.writing, &mut self.worker.out());
+                std::mem::swap(&mut self.writing, &mut self.worker.lock_outgoing());
             }
             if self.writing.is_empty() {
                 return Poll::Ready(Ok(()));
             }
-            let mut slices = [IoSlice::new(&[]); PARTS];
-            let filled = self.writing.slices(&mut slices);
+            let mut slices = [IoSlice::new(&[]); MAX_WRITE_PARTS];
+            let filled = self.writing.fill_slices(&mut slices);
             match self.stream.try_write_vectored(slices.get(..filled).unwrap_or_default()) {
                 Ok(count) => {
-                    self.writing.written(count);
+                    self.writing.advance(count);
                     sent += count;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -165,46 +169,48 @@ impl WorkerConnection {
     }
 
     /// Dispatches all complete frames to their runs.
-    fn hand_out(&mut self) -> io::Result<()> {
+    fn dispatch_frames(&mut self) -> io::Result<()> {
         loop {
-            let next =
-                self.reader.next().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let next = self
+                .reader
+                .next_frame()
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             let Some((run, from)) = next else { return Ok(()) };
             self.worker.activity.fetch_add(1, Relaxed);
             match from {
-                WorkerMessage::Ready => self.loaded(run, ProgramLoadStatus::Ready),
+                WorkerMessage::Ready => self.report_loaded(run, ProgramLoadStatus::Ready),
                 WorkerMessage::Broken { message, stack } => {
-                    self.loaded(run, ProgramLoadStatus::Broken { message, stack })
+                    self.report_loaded(run, ProgramLoadStatus::Broken { message, stack })
                 }
-                WorkerMessage::Log { level, text } => log(&self.worker, level, &text),
+                WorkerMessage::Log { level, text } => log_line(&self.worker, level, &text),
                 WorkerMessage::Long(frame) if let Some((level, text)) = frame.log_line() => {
-                    log(&self.worker, level, &format!("{text}…"));
+                    log_line(&self.worker, level, &format!("{text}…"));
                 }
                 WorkerMessage::Hello { .. } | WorkerMessage::Stuck { .. } => {}
                 WorkerMessage::Fail(fail) if fail.is_damage() => {
-                    self.worker.lose(WorkerLoss::damage(run, Some(fail)))
+                    self.worker.mark_lost(WorkerLoss::from_damage(run, Some(fail)))
                 }
-                WorkerMessage::Damaged { handler } => self.damaged(run, handler.into()),
+                WorkerMessage::Damaged { handler } => self.report_damage(run, handler.into()),
                 from => self.worker.deliver(run, from),
             }
         }
     }
 
     /// Ends the worker, and records the damage for the handler; its run, which has ended, does not fail.
-    fn damaged(&self, program: u32, handler: usize) {
+    fn report_damage(&self, program: u32, handler: usize) {
         // The supervisor may have ended.
-        let _ = self.news.send((Arc::clone(&self.worker), WorkerEvent::Damaged { program, handler }));
-        self.worker.lose(WorkerLoss::damage(0, None));
+        let _ = self.events.send((Arc::clone(&self.worker), WorkerEvent::Damaged { program, handler }));
+        self.worker.mark_lost(WorkerLoss::from_damage(0, None));
     }
 
-    fn loaded(&self, program: u32, loaded: ProgramLoadStatus) {
-        self.worker.note_loaded(program, loaded);
-        let _ = self.news.send((Arc::clone(&self.worker), WorkerEvent::Loaded)); // The supervisor may have ended.
+    fn report_loaded(&self, program: u32, loaded: ProgramLoadStatus) {
+        self.worker.set_load_status(program, loaded);
+        let _ = self.events.send((Arc::clone(&self.worker), WorkerEvent::Loaded)); // The supervisor may have ended.
     }
 }
 
 /// Logs a line of a script or of its worker.
-pub(super) fn log(worker: &ScriptWorker, level: u8, text: &str) {
+pub(super) fn log_line(worker: &ScriptWorker, level: u8, text: &str) {
     let (script, worker) = (&*worker.script, worker.id);
     match level {
         0 => tracing::debug!(target: "script", script, worker, "{text}"),
@@ -234,17 +240,17 @@ mod tests {
         while let Ok(count) = ours.try_write(&pongs[sent..]) {
             sent += count;
         }
-        assert!(sent > TURN_BYTES + READ, "the socket takes only {sent} bytes");
+        assert!(sent > TURN_BYTES + READ_BUFFER, "the socket takes only {sent} bytes");
         let worker = ScriptWorker::new(1, &"a".into(), None);
-        let (reader, writing, news) =
+        let (reader, writing, events) =
             (FrameReader::default(), OutgoingBytes::default(), mpsc::unbounded_channel().0);
         let mut link = WorkerConnection {
             worker: Arc::clone(&worker),
             stream,
             reader,
             writing,
-            has_waited: false,
-            news,
+            has_yielded: false,
+            events,
         };
         let (mut before, mut most) = (0, 0);
         poll_fn(|context| {
@@ -255,7 +261,7 @@ mod tests {
             if frames == sent / PONG.len() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        assert!(most * PONG.len() <= TURN_BYTES + READ, "{most} frames in one poll");
+        assert!(most * PONG.len() <= TURN_BYTES + READ_BUFFER, "{most} frames in one poll");
     }
 
     #[tokio::test]
@@ -265,7 +271,7 @@ mod tests {
             [&length.to_le_bytes()[..], &[kind], &run.to_le_bytes(), payload].concat()
         };
         let workers = [1, 2].map(|id| ScriptWorker::new(id, &"a".into(), None));
-        let places = workers.each_ref().map(|worker| worker.place().expect("a live worker"));
+        let places = workers.each_ref().map(|worker| worker.acquire_slot().expect("a live worker"));
         assert_eq!(places[0].run, places[1].run);
         let of_other = frame(64, 0, &[2, 0, 0, 0, 4, 0, 0, 0, b'n', b'o', b'd', b'e']);
         let (mut ours, mut stream) = UnixStream::pair().unwrap();
@@ -273,23 +279,23 @@ mod tests {
         let frames = [of_other.clone(), of_other.clone(), ready, of_other, pong];
         ours.write_all(&frames.concat()).await.unwrap();
         drop(ours);
-        let (reader, engine) = hello(&mut stream).await.expect("a HELLO");
+        let (reader, engine) = read_hello(&mut stream).await.expect("a HELLO");
         assert_eq!(engine, "node");
-        let (news, mut told) = mpsc::unbounded_channel();
+        let (events, mut told) = mpsc::unbounded_channel();
         let (worker, writing) = (Arc::clone(&workers[0]), OutgoingBytes::default());
-        let link = WorkerConnection { worker, stream, reader, writing, has_waited: false, news };
+        let link = WorkerConnection { worker, stream, reader, writing, has_yielded: false, events };
         assert_eq!(link.serve().await, "it closed its connection");
         let told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
         let told: Vec<_> = told.iter().map(|(worker, news)| (worker.id, *news)).collect();
         assert_eq!(told, [(1, WorkerEvent::Loaded)]);
         assert_eq!(
-            workers.each_ref().map(|worker| worker.loaded(7)),
-            [ProgramLoadStatus::Ready, ProgramLoadStatus::Not]
+            workers.each_ref().map(|worker| worker.load_status(7)),
+            [ProgramLoadStatus::Ready, ProgramLoadStatus::NotLoaded]
         );
         assert_eq!(workers[1].activity.load(Relaxed), 0);
         let mut context = Context::from_waker(Waker::noop());
         let mut next = |place: &WorkerSlot| place.poll_event(&mut context);
-        assert!(matches!(next(&places[0]), Poll::Ready(RunEvent::From(WorkerMessage::Pong))));
+        assert!(matches!(next(&places[0]), Poll::Ready(RunEvent::Message(WorkerMessage::Pong))));
         assert!(places.iter().all(|place| next(place).is_pending()));
     }
 
@@ -299,7 +305,7 @@ mod tests {
         const COUNT: usize = 3 * MAX_BACKLOG / PAYLOAD;
         let (mut ours, stream) = UnixStream::pair().unwrap();
         let worker = ScriptWorker::new(1, &"a".into(), None);
-        let place = worker.place().expect("a live worker");
+        let place = worker.acquire_slot().expect("a live worker");
         let mut frame = u32::try_from(5 + PAYLOAD).unwrap().to_le_bytes().to_vec();
         frame.push(69);
         frame.extend(place.run.to_le_bytes());
@@ -310,15 +316,15 @@ mod tests {
             }
             ours
         });
-        let (reader, writing, news) =
+        let (reader, writing, events) =
             (FrameReader::default(), OutgoingBytes::default(), mpsc::unbounded_channel().0);
         let mut link = WorkerConnection {
             worker: Arc::clone(&worker),
             stream,
             reader,
             writing,
-            has_waited: false,
-            news,
+            has_yielded: false,
+            events,
         };
         let mut taken = 0;
         poll_fn(|context| {
@@ -326,7 +332,7 @@ mod tests {
             assert!(worker.backlog.load(Relaxed) <= MAX_BACKLOG + 2 * PAYLOAD, "{taken} frames were taken");
             if worker.has_backlog() || taken + worker.backlog.load(Relaxed) / PAYLOAD == COUNT {
                 while let Poll::Ready(event) = place.poll_event(context) {
-                    assert!(matches!(event, RunEvent::From(WorkerMessage::Long(_))));
+                    assert!(matches!(event, RunEvent::Message(WorkerMessage::Long(_))));
                     taken += 1;
                 }
             }

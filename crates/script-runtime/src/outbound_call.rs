@@ -15,10 +15,10 @@ use services::{
     UpstreamService,
 };
 
-use crate::answer::{HandlerReply, failed, limited, outcome};
-use crate::ask;
 use crate::frame::{CallReply, FramePayload};
+use crate::handler_reply::{HandlerReply, failed_reply, limit_body, reply_from_status};
 use crate::location::RedirectTarget;
+use crate::script_request;
 
 /// The maximum number of redirects that are followed.
 pub(crate) const REDIRECTS: usize = 5;
@@ -73,29 +73,37 @@ impl ExternalCalls {
             Err(text) => return (CallReply::Refused(403, text), FramePayload::default()),
         };
         for _ in 0..=REDIRECTS {
-            let request = request(method, &target, &body);
+            let request = build_request(method, &target, &body);
             let answer = match self.services.send(call, &target.service, request).await {
                 Ok(answer) => answer,
-                Err(error) => return told(&error),
+                Err(error) => return error_reply(&error),
             };
-            match self.next(method, answer.status, &answer.headers, &target) {
+            match self.next_redirect(method, answer.status, &answer.headers, &target) {
                 Some(Ok(next)) => target = next,
                 Some(Err(text)) => return (CallReply::Refused(403, text), FramePayload::default()),
                 None => {
-                    let outcome = outcome(
-                        format_args!("{} {}{}", method.word(), target.base, target.path),
+                    let outcome = reply_from_status(
+                        format_args!("{} {}{}", method.as_str(), target.base, target.path),
                         answer.status,
                         &answer.headers,
                     );
                     let response = (method, answer.status);
-                    return match ask::answered(pool, call, response, &answer.headers, answer.body).await {
+                    return match script_request::parse_response_body(
+                        pool,
+                        call,
+                        response,
+                        &answer.headers,
+                        answer.body,
+                    )
+                    .await
+                    {
                         Ok(body) => (outcome, body),
-                        Err(error) => told(&error),
+                        Err(error) => error_reply(&error),
                     };
                 }
             }
         }
-        failed(502, format!("stopped after {REDIRECTS} redirects"))
+        failed_reply(502, format!("stopped after {REDIRECTS} redirects"))
     }
 
     /// Makes a call and streams its response to the client, up to the limit.
@@ -109,22 +117,22 @@ impl ExternalCalls {
         let refused = |text| (CallReply::Refused(403, text), FramePayload::default());
         let mut target = self.resolve(&url).map_err(refused)?;
         for _ in 0..=REDIRECTS {
-            let request = request(method, &target, &body);
+            let request = build_request(method, &target, &body);
             let started = self.services.start_streamed(call, &target.service, request);
             let answer = match started {
-                Ok(started) => started.await.map_err(|error| told(&error))?,
-                Err(error) => return Err(told(&error)),
+                Ok(started) => started.await.map_err(|error| error_reply(&error))?,
+                Err(error) => return Err(error_reply(&error)),
             };
-            match self.next(method, answer.status(), answer.headers(), &target) {
+            match self.next_redirect(method, answer.status(), answer.headers(), &target) {
                 Some(next) => target = next.map_err(refused)?,
-                None => return Ok(HandlerReply::passed(answer.map(|body| limited(body, limit)))),
+                None => return Ok(HandlerReply::pass_through(answer.map(|body| limit_body(body, limit)))),
             }
         }
-        Err(failed(502, format!("stopped after {REDIRECTS} redirects")))
+        Err(failed_reply(502, format!("stopped after {REDIRECTS} redirects")))
     }
 
     /// Returns the target of a redirect response, if it is to be followed.
-    fn next(
+    fn next_redirect(
         &self,
         method: HandlerMethod,
         status: StatusCode,
@@ -140,19 +148,19 @@ impl ExternalCalls {
         let (scheme, _) = from.base.split_once(':')?;
         // A service's own paths include the base path of its URL.
         let path = format!("{}{}", from.service.base_path(), from.path);
-        let url = match RedirectTarget::of(location, &path) {
-            RedirectTarget::Here(path) => format!("{}{path}", from.base),
-            RedirectTarget::Elsewhere(other, rest) => {
+        let url = match RedirectTarget::resolve(location, &path) {
+            RedirectTarget::SameAuthority(path) => format!("{}{path}", from.base),
+            RedirectTarget::OtherAuthority(other, rest) => {
                 format!("{}:{rest}", other.as_deref().unwrap_or(scheme))
             }
         };
-        Some(self.follow(&url, from))
+        Some(self.resolve_redirect(&url, from))
     }
 
     /// Resolves a redirect: to the service that sent it, or to a host that matches a pattern. Never to
     /// another service, under any name, even if a pattern covers its address.
-    fn follow(&self, url: &str, from: &CallTarget) -> Result<CallTarget, String> {
-        let parts = ParsedUrl::read(url)?;
+    fn resolve_redirect(&self, url: &str, from: &CallTarget) -> Result<CallTarget, String> {
+        let parts = ParsedUrl::parse(url)?;
         let base = parts.base.to_ascii_lowercase();
         // A service may refer to itself by its address.
         let is_own = from.base.eq_ignore_ascii_case(&base) || from.service.has_authority(parts.authority);
@@ -166,13 +174,13 @@ impl ExternalCalls {
         }
         let found = match self.services.find_by_authority(parts.authority) {
             Some(_) => Err(format!("`{}` is a service, to which no redirect leads", parts.authority)),
-            None => self.host(url, &parts),
+            None => self.resolve_host(url, &parts),
         };
         found.map_err(|text| format!("{}{} redirects on: {text}", from.base, from.path))
     }
 
     /// Resolves a URL to a host, if a pattern allows it.
-    fn host(&self, url: &str, parts: &ParsedUrl<'_>) -> Result<CallTarget, String> {
+    fn resolve_host(&self, url: &str, parts: &ParsedUrl<'_>) -> Result<CallTarget, String> {
         let service = self
             .hosts
             .find_service(parts.authority, parts.is_secure)
@@ -183,7 +191,7 @@ impl ExternalCalls {
 
     /// Resolves a URL that the script calls.
     fn resolve(&self, url: &str) -> Result<CallTarget, String> {
-        let parts = ParsedUrl::read(url)?;
+        let parts = ParsedUrl::parse(url)?;
         let has = |any: &[u8]| parts.authority.bytes().any(|byte| any.contains(&byte));
         // No service has such a name, so the lookup is skipped.
         let is_host = (parts.is_secure || has(b":.")) && !has(b"@");
@@ -208,7 +216,7 @@ impl ExternalCalls {
         // A script may refer to a service by its address.
         match self.services.find_by_authority(parts.authority) {
             Some(service) => Ok(registered(service, parts.path_and_query(url)?)),
-            None => self.host(url, &parts).map_err(|_| {
+            None => self.resolve_host(url, &parts).map_err(|_| {
                 let authority = parts.authority;
                 format!("`{authority}` is neither a service nor a host that the route's `hosts` allow")
             }),
@@ -217,17 +225,17 @@ impl ExternalCalls {
 }
 
 /// Builds the request to a target.
-fn request(method: HandlerMethod, target: &CallTarget, body: &FramePayload) -> ServiceRequest {
+fn build_request(method: HandlerMethod, target: &CallTarget, body: &FramePayload) -> ServiceRequest {
     let mut headers = HeaderMap::new();
     if let Some(media) = body.kind.content_type() {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
     }
-    let method = http::Method::from_bytes(method.word().as_bytes()).unwrap_or(http::Method::GET);
+    let method = http::Method::from_bytes(method.as_str().as_bytes()).unwrap_or(http::Method::GET);
     ServiceRequest { method, path_and_query: target.path.clone(), headers, body: body.bytes.clone() }
 }
 
 impl<'u> ParsedUrl<'u> {
-    fn read(url: &'u str) -> Result<Self, String> {
+    fn parse(url: &'u str) -> Result<Self, String> {
         let (scheme, rest) = url
             .split_once(':')
             .and_then(|(scheme, rest)| Some((scheme, rest.strip_prefix("//")?)))
@@ -255,14 +263,14 @@ pub(crate) fn is_safe(method: HandlerMethod) -> bool {
 }
 
 /// Converts the error of a call without a response to the outcome that the handler gets.
-pub(crate) fn told(error: &CallError) -> (CallReply, FramePayload) {
+pub(crate) fn error_reply(error: &CallError) -> (CallReply, FramePayload) {
     let text = format!("{error} ({})", error.code());
     match error.kind() {
         CallErrorKind::Forbidden | CallErrorKind::Invalid | CallErrorKind::UnknownService => {
             (CallReply::Refused(403, text), FramePayload::default())
         }
-        CallErrorKind::Timeout => failed(504, text),
-        CallErrorKind::Limit if error.code() == "limit-deadline" => failed(504, text),
-        CallErrorKind::Unreachable | CallErrorKind::Broken | CallErrorKind::Limit => failed(502, text),
+        CallErrorKind::Timeout => failed_reply(504, text),
+        CallErrorKind::Limit if error.code() == "limit-deadline" => failed_reply(504, text),
+        CallErrorKind::Unreachable | CallErrorKind::Broken | CallErrorKind::Limit => failed_reply(502, text),
     }
 }

@@ -6,44 +6,44 @@ use http_body_util::BodyExt;
 use script::HandlerMethod::{Get, Post, Put};
 use services::body;
 
-use super::rig::{FixtureSettings, ScriptFixture, wish, written};
+use super::fixture::{FixtureSettings, ScriptFixture, default_settings, handwritten_service};
 
-async fn rig() -> ScriptFixture {
-    written()
+async fn start_service() -> ScriptFixture {
+    handwritten_service()
         .resource("/hello")
-        .on(Get, "function (query, response, $r) { $r.respond('hello ' + query.name); }")
-        .on(Put, "function (query, response, $r) { }")
+        .stateless(Get, "function (query, response, $r) { $r.respond('hello ' + query.name); }")
+        .stateless(Put, "function (query, response, $r) { }")
         .resource("/json")
-        .on(Get, "function (query, response, $r) { $r.respond({query, method: query.$method, path: query.$path}); }")
-        .on(Post, "function (query, response, $r) { $r.respond({query, agent: query.$headers['user-agent']}); }")
+        .stateless(Get, "function (query, response, $r) { $r.respond({query, method: query.$method, path: query.$path}); }")
+        .stateless(Post, "function (query, response, $r) { $r.respond({query, agent: query.$headers['user-agent']}); }")
         .resource("/go")
-        .on(Get, "function (query, response, $r) { $r.answer(302, {Location: '/hello?name=you'}); }")
+        .stateless(Get, "function (query, response, $r) { $r.answer(302, {Location: '/hello?name=you'}); }")
         .start()
         .await
 }
 
 #[tokio::test]
 async fn a_handler_responds_to_a_request() {
-    let rig = rig().await;
+    let rig = start_service().await;
     assert_eq!(rig.get("/hello?name=w%C3%B6rld").await, "hello wörld");
-    assert_eq!(rig.ask("PUT", "/hello").await, (204, String::new()), "rule 12: no response was given");
+    assert_eq!(rig.request("PUT", "/hello").await, (204, String::new()), "rule 12: no response was given");
 }
 
 #[tokio::test]
 async fn rule_14_a_handler_gets_parameters_headers_and_the_members_of_a_json_body() {
-    let rig = rig().await;
+    let rig = start_service().await;
     let seen = rig.json("/json?a=1&b=2&b=3").await;
     assert_eq!(seen["query"], serde_json::json!({"a": "1", "b": ["2", "3"]}));
     assert_eq!((seen["method"].as_str(), seen["path"].as_str()), (Some("GET"), Some("/json")));
-    let (status, text) = rig.ask_with("POST", "/json?a=1", r#"{"a": 2, "n": 3}"#).await;
+    let (status, text) = rig.request_with_json("POST", "/json?a=1", r#"{"a": 2, "n": 3}"#).await;
     assert_eq!((status, text.contains(r#""n":3"#), text.contains(r#""a":"1""#)), (200, true, true), "{text}");
-    assert_eq!(rig.ask_with("POST", "/json", "{").await, (400, "body-not-json".into()));
+    assert_eq!(rig.request_with_json("POST", "/json", "{").await, (400, "body-not-json".into()));
 }
 
 #[tokio::test]
 async fn rule_22_unknown_paths_are_404_and_other_methods_are_405_with_the_allowed_ones() {
-    let rig = rig().await;
-    assert_eq!(rig.ask("GET", "/nothing").await, (404, "resource-not-found".into()));
+    let rig = start_service().await;
+    assert_eq!(rig.request("GET", "/nothing").await, (404, "resource-not-found".into()));
     for method in ["DELETE", "TRACE", "PROPFIND"] {
         let request = Request::builder().method(method).uri("/hello").body(body::empty()).expect("a request");
         let problem = rig.send(request).await.expect_err("a problem");
@@ -60,7 +60,7 @@ async fn rule_22_unknown_paths_are_404_and_other_methods_are_405_with_the_allowe
 
 #[tokio::test]
 async fn rule_22_head_is_get_without_a_body() {
-    let rig = rig().await;
+    let rig = start_service().await;
     let request = Request::head("/hello?name=you").body(body::empty()).expect("a request");
     let response = rig.send(request).await.expect("an answer");
     assert_eq!(response.headers()[CONTENT_LENGTH], "9");
@@ -70,8 +70,11 @@ async fn rule_22_head_is_get_without_a_body() {
 #[tokio::test]
 async fn rule_22_paths_and_locations_are_relative_to_the_mount_path() {
     let go = "function (query, response, $r) { $r.answer(302, {Location: query.$path}); }";
-    let rig =
-        written().resource("/go").on(Get, go).start_as(FixtureSettings { path: "/shop/*", ..wish() }).await;
+    let rig = handwritten_service()
+        .resource("/go")
+        .stateless(Get, go)
+        .start_with(FixtureSettings { path: "/shop/*", ..default_settings() })
+        .await;
     let request = Request::get("/shop/go").body(body::empty()).expect("a request");
     let response = rig.send(request).await.expect("an answer");
     assert_eq!(
@@ -82,10 +85,10 @@ async fn rule_22_paths_and_locations_are_relative_to_the_mount_path() {
 
 #[tokio::test]
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.options.limits.timeout = services::DurationConfig::from_millis(500);
-    let rig = written().resource("/").on(Put, "function () { }").start_as(wish).await;
-    rig.ready().await;
+    let rig = handwritten_service().resource("/").stateless(Put, "function () { }").start_with(wish).await;
+    rig.wait_ready().await;
     let (_sender, body) = http_body_util::channel::Channel::<bytes::Bytes, body::BodyError>::new(1);
     let request = Request::put("/").body(body.boxed_unsync()).expect("a request");
     let problem = rig.send(request).await.expect_err("a problem");
@@ -94,9 +97,9 @@ async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.options.limits.request_body = services::BytesConfig(8);
-    let rig = written().resource("/").on(Put, "function () { }").start_as(wish).await;
-    assert_eq!(rig.ask_with("PUT", "/", "\"12345\"").await.0, 204);
-    assert_eq!(rig.ask_with("PUT", "/", "\"1234567\"").await, (413, "body-too-large".into()));
+    let rig = handwritten_service().resource("/").stateless(Put, "function () { }").start_with(wish).await;
+    assert_eq!(rig.request_with_json("PUT", "/", "\"12345\"").await.0, 204);
+    assert_eq!(rig.request_with_json("PUT", "/", "\"1234567\"").await, (413, "body-too-large".into()));
 }

@@ -44,7 +44,7 @@ pub(crate) struct HandwrittenService {
     head: String,
 }
 
-pub(crate) fn wish() -> FixtureSettings {
+pub(crate) fn default_settings() -> FixtureSettings {
     let mut options = ScriptConfig::File("test.sjs".into()).options();
     options.workers.max = Some(1);
     options.limits = ScriptLimitsConfig { cpu: services::DurationConfig::from_millis(300), ..options.limits };
@@ -52,11 +52,11 @@ pub(crate) fn wish() -> FixtureSettings {
     FixtureSettings { options, scripts, path: "/*", services: BTreeMap::new() }
 }
 
-pub(crate) fn pool() -> OffloadPool {
+pub(crate) fn offload_pool() -> OffloadPool {
     OffloadPool::start(OffloadConfig::default()).expect("threads")
 }
 
-pub(crate) fn written() -> HandwrittenService {
+pub(crate) fn handwritten_service() -> HandwrittenService {
     let service = ScriptService { name: "test".into(), ..ScriptService::default() };
     HandwrittenService { service, handlers: Vec::new(), head: String::new() }
 }
@@ -77,7 +77,7 @@ impl HandwrittenService {
     }
 
     /// Adds a resource that a handler of `parent` declares.
-    pub(crate) fn nested(self, parent: usize, key: &str) -> Self {
+    pub(crate) fn nested_resource(self, parent: usize, key: &str) -> Self {
         let mut nested = self.resource(key);
         let resource = nested.service.resources.last_mut().expect("one");
         (resource.path, resource.parent) = (ResourcePath::Computed, Some(parent));
@@ -112,7 +112,7 @@ impl HandwrittenService {
     }
 
     /// Adds a handler that does not use state.
-    pub(crate) fn on(self, method: HandlerMethod, code: &str) -> Self {
+    pub(crate) fn stateless(self, method: HandlerMethod, code: &str) -> Self {
         self.handler(method, ConcurrencyClass::Stateless, None, code)
     }
 
@@ -175,26 +175,26 @@ impl HandwrittenService {
     }
 
     pub(crate) async fn start(self) -> ScriptFixture {
-        self.start_as(wish()).await
+        self.start_with(default_settings()).await
     }
 
-    pub(crate) async fn start_as(self, wish: FixtureSettings) -> ScriptFixture {
+    pub(crate) async fn start_with(self, wish: FixtureSettings) -> ScriptFixture {
         self.start_in(Arc::new(tempfile::tempdir().expect("a folder")), wish).await
     }
 
     /// Starts on the state that another setup left behind.
     pub(crate) async fn start_in(self, folder: Arc<TempDir>, wish: FixtureSettings) -> ScriptFixture {
-        let scripts =
-            ScriptRuntime::new(&wish.scripts, folder.path(), None, pool()).expect("a store, and Node.js");
+        let scripts = ScriptRuntime::new(&wish.scripts, folder.path(), None, offload_pool())
+            .expect("a store, and Node.js");
         let services = ServiceSet::new(&wish.services).expect("services");
         let (program, text) = self.program();
-        let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
+        let script = build_route(program, text, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
         ScriptFixture { script, scripts, services, folder }
     }
 }
 
-fn route(
+fn build_route(
     program: ScriptProgram,
     text: String,
     options: ScriptOptions,
@@ -206,24 +206,24 @@ fn route(
     let deployed = DeployedNames::default();
     let ground = ScriptRouteContext { path, services, scripts, deployed: &deployed, folder: folder.path() };
     Arc::new(
-        ScriptRoute::of(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}")),
+        ScriptRoute::build(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}")),
     )
 }
 
 impl ScriptFixture {
     /// Starts a script from its source.
-    pub(crate) async fn of(text: &str, wish: FixtureSettings) -> Self {
+    pub(crate) async fn from_source(text: &str, wish: FixtureSettings) -> Self {
         let program = compile(text, "test.sjs", &CompileOptions::default()).expect("a script");
-        Self::with(program, text.to_owned(), wish).await
+        Self::from_program(program, text.to_owned(), wish).await
     }
 
     /// Starts a compiled script.
-    pub(crate) async fn with(program: ScriptProgram, text: String, wish: FixtureSettings) -> Self {
+    pub(crate) async fn from_program(program: ScriptProgram, text: String, wish: FixtureSettings) -> Self {
         let folder = Arc::new(tempfile::tempdir().expect("a folder"));
-        let scripts =
-            ScriptRuntime::new(&wish.scripts, folder.path(), None, pool()).expect("a store, and Node.js");
+        let scripts = ScriptRuntime::new(&wish.scripts, folder.path(), None, offload_pool())
+            .expect("a store, and Node.js");
         let services = ServiceSet::new(&wish.services).expect("services");
-        let script = route(program, text, wish.options, wish.path, &scripts, &services, &folder);
+        let script = build_route(program, text, wish.options, wish.path, &scripts, &services, &folder);
         script.activate();
         Self { script, scripts, services, folder }
     }
@@ -234,24 +234,24 @@ impl ScriptFixture {
     }
 
     /// Waits until no run is in flight.
-    pub(crate) async fn idle(&self) {
-        with_timeout("the end of all runs", self.scripts.idle()).await;
+    pub(crate) async fn wait_idle(&self) {
+        with_timeout("the end of all runs", self.scripts.wait_idle()).await;
     }
 
     /// Replaces the script, as a changed config does.
     pub(crate) fn replace(&mut self, written: HandwrittenService) {
-        self.replace_with(written, wish().options);
+        self.replace_with(written, default_settings().options);
     }
 
     pub(crate) fn replace_with(&mut self, written: HandwrittenService, options: ScriptOptions) {
         let (program, text) = written.program();
-        let script = route(program, text, options, "/*", &self.scripts, &self.services, &self.folder);
+        let script = build_route(program, text, options, "/*", &self.scripts, &self.services, &self.folder);
         script.activate();
         self.script = script;
     }
 
     /// Shuts down, and returns the folder with the state.
-    pub(crate) async fn end(self) -> Arc<TempDir> {
+    pub(crate) async fn shut_down(self) -> Arc<TempDir> {
         let Self { script, scripts, folder, .. } = self;
         with_timeout("the end of all runs", scripts.drain()).await;
         drop((script, scripts));
@@ -281,11 +281,11 @@ impl ScriptFixture {
     }
 
     /// Returns any response as its status and text; for a problem, its status and code.
-    pub(crate) async fn ask(&self, method: &str, path: &str) -> (u16, String) {
-        self.ask_with(method, path, "").await
+    pub(crate) async fn request(&self, method: &str, path: &str) -> (u16, String) {
+        self.request_with_json(method, path, "").await
     }
 
-    pub(crate) async fn ask_with(&self, method: &str, path: &str, json: &str) -> (u16, String) {
+    pub(crate) async fn request_with_json(&self, method: &str, path: &str, json: &str) -> (u16, String) {
         let mut request = Request::builder().method(method).uri(path);
         if !json.is_empty() {
             request = request.header("content-type", "application/json");
@@ -303,24 +303,24 @@ impl ScriptFixture {
 
     /// Waits until requests are handled; for tests with a time limit, which would otherwise include the
     /// start.
-    pub(crate) async fn ready(&self) {
-        self.settled().await;
+    pub(crate) async fn wait_ready(&self) {
+        self.wait_until_settled().await;
         assert!(self.script.is_ready());
     }
 
     /// Waits until the last activation has succeeded or failed.
-    pub(crate) async fn settled(&self) {
-        with_timeout("the deployment", self.script.settled()).await;
+    pub(crate) async fn wait_until_settled(&self) {
+        with_timeout("the deployment", self.script.wait_until_settled()).await;
     }
 
     /// Waits for the deployment, and checks the response.
-    pub(crate) async fn until(&self, path: &str, wanted: &str) {
-        self.settled().await;
+    pub(crate) async fn expect_after_deployment(&self, path: &str, wanted: &str) {
+        self.wait_until_settled().await;
         assert_eq!(self.get(path).await, wanted);
     }
 
     pub(crate) async fn get(&self, path: &str) -> String {
-        let (status, text) = self.ask("GET", path).await;
+        let (status, text) = self.request("GET", path).await;
         assert_eq!(status, 200, "{path}: {text}");
         text
     }

@@ -13,16 +13,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use json::{JsonDocument, JsonNode, ValueKind};
 use script::InlinePlan;
-use script::recipe::{InlineOperation, ObjectEntry, UrlPiece, ValuePart};
+use script::inline_plan::{InlineOperation, ObjectEntry, UrlPiece, ValuePart};
 use serde_json::Value as JsonValue;
 use services::path::is_safe_segment;
 
-use crate::call::OutboundCall;
 use crate::frame::{self, FramePayload};
 use crate::location::percent_encode;
+use crate::outbound_call::OutboundCall;
 
 /// Integers with up to this many digits have the same spelling in JSON and JavaScript.
-const DIGITS: usize = 15;
+const MAX_PLAIN_DIGITS: usize = 15;
 
 /// The evaluation of a recipe in progress. It owns everything, so that long work can move to the pool.
 pub(crate) struct InlineEvaluation {
@@ -30,7 +30,7 @@ pub(crate) struct InlineEvaluation {
     /// The request's parameters, if it has any.
     query: Option<JsonDocument>,
     values: Vec<Option<InlineValue>>,
-    is_begun: Vec<bool>,
+    is_started: Vec<bool>,
     /// The length of all texts.
     bytes: usize,
 }
@@ -40,7 +40,7 @@ pub(crate) enum InlineAction {
     Call(InlineCall),
     /// A result is needed first, or no call is left.
     Wait,
-    Unusual,
+    Unsupported,
 }
 
 /// The next call.
@@ -48,7 +48,7 @@ pub(crate) struct InlineCall {
     pub(crate) step: usize,
     pub(crate) site: u32,
     pub(crate) errand: OutboundCall,
-    pub(crate) passes: bool,
+    pub(crate) passes_through: bool,
 }
 
 /// The value of a step.
@@ -57,9 +57,9 @@ pub(crate) enum InlineValue {
     Text(Bytes),
     Json(JsonDocument),
     /// A part of another step's document: the step's index and the offset of the value.
-    Within(usize, usize),
+    Nested(usize, usize),
     /// Not supported, for example bytes.
-    Unusual,
+    Unsupported,
 }
 
 /// A reference to a value.
@@ -78,7 +78,7 @@ enum MemberValue<'v> {
 
 impl InlineEvaluation {
     /// Starts the evaluation of a recipe for a request with these parameters.
-    pub(crate) fn of(recipe: Arc<InlinePlan>, query: Bytes, has_body: bool) -> Option<Self> {
+    pub(crate) fn new(recipe: Arc<InlinePlan>, query: Bytes, has_body: bool) -> Option<Self> {
         let bytes = query.len();
         let query = if recipe.reads_query() {
             // The members of a body are parameters too, and have types of their own.
@@ -94,7 +94,7 @@ impl InlineEvaluation {
             recipe,
             query,
             values: std::iter::repeat_with(|| None).take(count).collect(),
-            is_begun: vec![false; count],
+            is_started: vec![false; count],
             bytes,
         })
     }
@@ -105,63 +105,68 @@ impl InlineEvaluation {
     }
 
     /// Returns the next action, in the order of the source.
-    pub(crate) fn next(&mut self) -> InlineAction {
+    pub(crate) fn next_action(&mut self) -> InlineAction {
         let recipe = Arc::clone(&self.recipe);
         for (index, step) in recipe.steps.iter().enumerate() {
-            if self.is_begun[index] || step.after.iter().any(|step| self.values[*step].is_none()) {
+            if self.is_started[index] || step.after.iter().any(|step| self.values[*step].is_none()) {
                 continue;
             }
-            self.is_begun[index] = true;
+            self.is_started[index] = true;
             let value = match &step.what {
                 InlineOperation::Call { site, method, url, passes } => {
-                    let (Some(url), Ok(site)) = (self.url(url), u32::try_from(*site)) else {
-                        return InlineAction::Unusual;
+                    let (Some(url), Ok(site)) = (self.build_url(url), u32::try_from(*site)) else {
+                        return InlineAction::Unsupported;
                     };
                     let errand = OutboundCall { method: *method, url, body: FramePayload::default() };
-                    return InlineAction::Call(InlineCall { step: index, site, errand, passes: *passes });
+                    return InlineAction::Call(InlineCall {
+                        step: index,
+                        site,
+                        errand,
+                        passes_through: *passes,
+                    });
                 }
-                InlineOperation::Member(of, name) => self.member(*of, name),
-                InlineOperation::Text(part) => {
-                    self.seen(part).and_then(|seen| Some(InlineValue::Text(text(&seen)?.into_owned().into())))
-                }
+                InlineOperation::Member(of, name) => self.resolve_member(*of, name),
+                InlineOperation::Text(part) => self
+                    .resolve_part(part)
+                    .and_then(|seen| Some(InlineValue::Text(to_js_string(&seen)?.into_owned().into()))),
             };
             match value {
                 Some(value) => self.values[index] = Some(value),
-                None => return InlineAction::Unusual,
+                None => return InlineAction::Unsupported,
             }
         }
         InlineAction::Wait
     }
 
     /// Stores the result of a call, of this length.
-    pub(crate) fn put(&mut self, step: usize, value: InlineValue, bytes: usize) {
+    pub(crate) fn store_result(&mut self, step: usize, value: InlineValue, bytes: usize) {
         self.values[step] = Some(value);
         self.bytes += bytes;
     }
 
     /// Returns the body of the response when all steps are done.
-    pub(crate) fn answer(&self) -> Option<FramePayload> {
+    pub(crate) fn response_body(&self) -> Option<FramePayload> {
         let part = &self.recipe.answer;
         if matches!(part, ValuePart::Object(_) | ValuePart::List(_)) {
-            let mut out = Vec::with_capacity(self.size());
-            self.write(part, &mut out)?;
+            let mut out = Vec::with_capacity(self.estimate_size());
+            self.write_value(part, &mut out)?;
             return Some(FramePayload::json(out.into()));
         }
-        Some(match self.seen(part)? {
+        Some(match self.resolve_part(part)? {
             ValueReference::Undefined | ValueReference::Constant(JsonValue::Null) => FramePayload::default(),
             ValueReference::Text(text) => FramePayload::text(text.clone()),
             ValueReference::Constant(JsonValue::String(text)) => FramePayload::text(text.clone().into()),
             ValueReference::Constant(value) => FramePayload::json(value.to_string().into()),
             seen @ ValueReference::Json(node) => match node.kind() {
                 ValueKind::Null => FramePayload::default(),
-                ValueKind::String => FramePayload::text(text(&seen)?.into_owned().into()),
+                ValueKind::String => FramePayload::text(to_js_string(&seen)?.into_owned().into()),
                 _ => FramePayload::json(node.slice()),
             },
         })
     }
 
     /// Estimates the size of the response.
-    fn size(&self) -> usize {
+    fn estimate_size(&self) -> usize {
         let long = |value: &Option<InlineValue>| match value {
             Some(InlineValue::Text(text)) => text.len() + text.len() / 8,
             Some(InlineValue::Json(document)) => document.text().len(),
@@ -170,7 +175,7 @@ impl InlineEvaluation {
         64 + self.values.iter().map(long).sum::<usize>()
     }
 
-    fn seen<'v>(&'v self, part: &'v ValuePart) -> Option<ValueReference<'v>> {
+    fn resolve_part<'v>(&'v self, part: &'v ValuePart) -> Option<ValueReference<'v>> {
         match part {
             ValuePart::Undefined => Some(ValueReference::Undefined),
             ValuePart::Constant(value) => Some(ValueReference::Constant(value)),
@@ -178,41 +183,41 @@ impl InlineEvaluation {
                 let found = self.query.as_ref().and_then(|query| query.root().last_member(name.as_bytes()));
                 Some(found.map_or(ValueReference::Undefined, ValueReference::Json))
             }
-            ValuePart::Step(step) => self.step(*step),
+            ValuePart::Step(step) => self.resolve_step(*step),
             ValuePart::Object(_) | ValuePart::List(_) => None,
         }
     }
 
-    fn step(&self, step: usize) -> Option<ValueReference<'_>> {
+    fn resolve_step(&self, step: usize) -> Option<ValueReference<'_>> {
         Some(match self.values.get(step)?.as_ref()? {
             InlineValue::Undefined => ValueReference::Undefined,
             InlineValue::Text(text) => ValueReference::Text(text),
             InlineValue::Json(document) => ValueReference::Json(document.root()),
-            InlineValue::Within(whole, start) => match self.values.get(*whole)? {
+            InlineValue::Nested(whole, start) => match self.values.get(*whole)? {
                 Some(InlineValue::Json(document)) => ValueReference::Json(document.node_at(*start)?),
                 _ => return None,
             },
-            InlineValue::Unusual => return None,
+            InlineValue::Unsupported => return None,
         })
     }
 
     /// Returns a member of an object. Values of other types have built-in members or none, so they are
     /// unsupported.
-    fn member(&self, of: usize, name: &str) -> Option<InlineValue> {
-        let ValueReference::Json(object) = self.step(of)? else { return None };
+    fn resolve_member(&self, of: usize, name: &str) -> Option<InlineValue> {
+        let ValueReference::Json(object) = self.resolve_step(of)? else { return None };
         if object.kind() != ValueKind::Object {
             return None;
         }
         let within = match self.values[of] {
-            Some(InlineValue::Within(whole, _)) => whole,
+            Some(InlineValue::Nested(whole, _)) => whole,
             _ => of,
         };
         let member = object.last_member(name.as_bytes());
-        Some(member.map_or(InlineValue::Undefined, |member| InlineValue::Within(within, member.start())))
+        Some(member.map_or(InlineValue::Undefined, |member| InlineValue::Nested(within, member.start())))
     }
 
     /// Returns the URL of a call, or `None` if a value is not valid in the path: a worker reports why.
-    fn url(&self, pieces: &[UrlPiece]) -> Option<String> {
+    fn build_url(&self, pieces: &[UrlPiece]) -> Option<String> {
         let mut url = String::new();
         let mut is_query = false;
         for piece in pieces {
@@ -223,31 +228,31 @@ impl InlineEvaluation {
                     continue;
                 }
                 UrlPiece::Step(step) => {
-                    let seen = self.step(*step)?;
-                    let text = text(&seen)?;
+                    let seen = self.resolve_step(*step)?;
+                    let text = to_js_string(&seen)?;
                     is_query |= text.contains('?');
                     url.push_str(&text);
                     continue;
                 }
                 UrlPiece::Encoded(part) => part,
             };
-            let seen = self.seen(part)?;
+            let seen = self.resolve_part(part)?;
             if is_query && seen.is_absent() {
                 continue;
             }
-            let text = text(&seen)?;
+            let text = to_js_string(&seen)?;
             if !is_query && !is_safe_segment(&text) {
                 return None;
             }
-            encode(&text, &mut url);
+            encode_uri_component(&text, &mut url);
         }
         Some(url)
     }
 
     /// Writes a value; nothing if it is undefined.
-    fn write(&self, part: &ValuePart, out: &mut Vec<u8>) -> Option<()> {
+    fn write_value(&self, part: &ValuePart, out: &mut Vec<u8>) -> Option<()> {
         match part {
-            ValuePart::Object(entries) => return self.object(entries, out),
+            ValuePart::Object(entries) => return self.write_object(entries, out),
             ValuePart::List(items) => {
                 out.push(b'[');
                 for (index, item) in items.iter().enumerate() {
@@ -255,7 +260,7 @@ impl InlineEvaluation {
                         out.push(b',');
                     }
                     let before = out.len();
-                    self.write(item, out)?;
+                    self.write_value(item, out)?;
                     if out.len() == before {
                         out.extend_from_slice(b"null");
                     }
@@ -265,7 +270,7 @@ impl InlineEvaluation {
             }
             _ => {}
         }
-        match self.seen(part)? {
+        match self.resolve_part(part)? {
             ValueReference::Undefined => {}
             ValueReference::Text(text) => serde_json::to_writer(out, std::str::from_utf8(text).ok()?).ok()?,
             ValueReference::Constant(value) => serde_json::to_writer(out, value).ok()?,
@@ -275,7 +280,7 @@ impl InlineEvaluation {
     }
 
     /// Writes an object: a repeated name keeps its first position and takes its last value.
-    fn object(&self, entries: &[ObjectEntry], out: &mut Vec<u8>) -> Option<()> {
+    fn write_object(&self, entries: &[ObjectEntry], out: &mut Vec<u8>) -> Option<()> {
         let mut members: Vec<(&[u8], MemberValue<'_>)> = Vec::new();
         let mut places: HashMap<&[u8], usize> = HashMap::new();
         let mut put = |name, member| match places.entry(name) {
@@ -293,7 +298,7 @@ impl InlineEvaluation {
                 }
                 ObjectEntry::Spread(step) => *step,
             };
-            let node = match self.step(step)? {
+            let node = match self.resolve_step(step)? {
                 ValueReference::Json(node) => node,
                 ValueReference::Undefined => continue,
                 ValueReference::Text(_) | ValueReference::Constant(_) => return None,
@@ -304,7 +309,7 @@ impl InlineEvaluation {
                 ValueKind::String | ValueKind::Array => return None,
             }
             for (key, value) in node.members() {
-                let name = inside(key.node().text());
+                let name = strip_quotes(key.node().text());
                 // The same name can have different spellings, and numeric names come before others.
                 if name.first().is_some_and(u8::is_ascii_digit) || name.contains(&b'\\') {
                     return None;
@@ -324,7 +329,7 @@ impl InlineEvaluation {
             out.extend_from_slice(b"\":");
             let behind = out.len();
             match member {
-                MemberValue::Part(part) => self.write(part, out)?,
+                MemberValue::Part(part) => self.write_value(part, out)?,
                 MemberValue::Json(node) => out.extend_from_slice(node.text()),
             }
             if out.len() == behind {
@@ -350,23 +355,23 @@ impl ValueReference<'_> {
 impl InlineValue {
     /// Converts the response of a service. Returns `None` if it claims to be JSON but is not: a worker must
     /// then handle the error.
-    pub(crate) fn of(body: FramePayload) -> Option<Self> {
+    pub(crate) fn from_payload(body: FramePayload) -> Option<Self> {
         Some(match body.kind {
             frame::PayloadKind::None => Self::Undefined,
             frame::PayloadKind::Text | frame::PayloadKind::AsciiText => Self::Text(body.bytes),
-            frame::PayloadKind::Json | frame::PayloadKind::AsciiJson => match body.document() {
+            frame::PayloadKind::Json | frame::PayloadKind::AsciiJson => match body.parse_document() {
                 Ok(document) => Self::Json(document),
                 Err(json::JsonError::NotJson(_)) => return None,
-                Err(_) => Self::Unusual,
+                Err(_) => Self::Unsupported,
             },
-            frame::PayloadKind::Bytes => Self::Unusual,
+            frame::PayloadKind::Bytes => Self::Unsupported,
         })
     }
 }
 
 /// Converts a value to a string as `String` does in JavaScript; only strings, booleans and numbers with a
 /// single spelling are supported.
-fn text<'s>(seen: &ValueReference<'s>) -> Option<Cow<'s, str>> {
+fn to_js_string<'s>(seen: &ValueReference<'s>) -> Option<Cow<'s, str>> {
     Some(match seen {
         ValueReference::Text(text) => Cow::Borrowed(std::str::from_utf8(text).ok()?),
         ValueReference::Constant(JsonValue::String(text)) => Cow::Borrowed(text),
@@ -375,7 +380,7 @@ fn text<'s>(seen: &ValueReference<'s>) -> Option<Cow<'s, str>> {
         }
         ValueReference::Json(node) => match node.kind() {
             ValueKind::String if !node.has_unpaired_surrogate() => node.scalar_text()?,
-            ValueKind::Number if is_plain(node.text()) => node.scalar_text()?,
+            ValueKind::Number if has_plain_spelling(node.text()) => node.scalar_text()?,
             ValueKind::Bool(_) => node.scalar_text()?,
             _ => return None,
         },
@@ -384,13 +389,13 @@ fn text<'s>(seen: &ValueReference<'s>) -> Option<Cow<'s, str>> {
 }
 
 /// Whether a number has the same spelling in JavaScript: an integer that is not too long.
-fn is_plain(number: &[u8]) -> bool {
+fn has_plain_spelling(number: &[u8]) -> bool {
     let digits = number.strip_prefix(b"-").unwrap_or(number);
-    digits.len() <= DIGITS && digits.iter().all(u8::is_ascii_digit) && number != b"-0"
+    digits.len() <= MAX_PLAIN_DIGITS && digits.iter().all(u8::is_ascii_digit) && number != b"-0"
 }
 
 /// Appends a text, encoded like `encodeURIComponent`.
-fn encode(text: &str, url: &mut String) {
+fn encode_uri_component(text: &str, url: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte) {
             url.push(char::from(byte));
@@ -401,7 +406,7 @@ fn encode(text: &str, url: &mut String) {
 }
 
 /// Returns the text between the quotes.
-fn inside(text: &[u8]) -> &[u8] {
+fn strip_quotes(text: &[u8]) -> &[u8] {
     text.get(1..text.len().saturating_sub(1)).unwrap_or_default()
 }
 
@@ -410,10 +415,10 @@ mod tests {
     use super::*;
 
     /// The expected results, shared with the worker's tests (rules.test.js).
-    const HOLES: &str = include_str!("../../../worker/tests/holes.json");
+    const URL_CASES: &str = include_str!("../../../worker/tests/holes.json");
 
     /// Returns the URL of a call with this parameter value inserted after `before`.
-    fn url(before: &str, value: Option<&JsonValue>) -> Option<String> {
+    fn expand_url(before: &str, value: Option<&JsonValue>) -> Option<String> {
         let recipe = InlinePlan { steps: Vec::new(), answer: ValuePart::Undefined };
         let query = value.map(|value| {
             let text = serde_json::json!({ "value": value }).to_string();
@@ -423,15 +428,16 @@ mod tests {
             recipe: Arc::new(recipe),
             query,
             values: Vec::new(),
-            is_begun: Vec::new(),
+            is_started: Vec::new(),
             bytes: 0,
         };
-        composition.url(&[UrlPiece::Text(before.into()), UrlPiece::Encoded(ValuePart::Query("value".into()))])
+        composition
+            .build_url(&[UrlPiece::Text(before.into()), UrlPiece::Encoded(ValuePart::Query("value".into()))])
     }
 
     #[test]
     fn url_templates_expand_as_in_a_worker() {
-        let cases: Vec<JsonValue> = serde_json::from_str(HOLES).expect("cases");
+        let cases: Vec<JsonValue> = serde_json::from_str(URL_CASES).expect("cases");
         for case in &cases {
             let value = &case["value"];
             // Left to the worker: values without a string form, and numbers with several spellings.
@@ -441,10 +447,10 @@ mod tests {
                 filled.map(|filled| format!("{before}{filled}"))
             };
             for (member, before) in [("path", "http://x/items/"), ("query", "http://x/items?q=")] {
-                assert_eq!(url(before, Some(value)), expected(member, before), "{member}: {case}");
+                assert_eq!(expand_url(before, Some(value)), expected(member, before), "{member}: {case}");
             }
         }
-        assert_eq!(url("http://x/items/", None), None);
-        assert_eq!(url("http://x/items?q=", None).as_deref(), Some("http://x/items?q="));
+        assert_eq!(expand_url("http://x/items/", None), None);
+        assert_eq!(expand_url("http://x/items?q=", None).as_deref(), Some("http://x/items?q="));
     }
 }

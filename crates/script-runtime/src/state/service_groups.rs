@@ -18,21 +18,21 @@ use tokio::task::yield_now;
 
 use super::cell::{DiscardedData, StateCell};
 use super::error::StateError;
-use super::group::{CellGroup, CellGroupState, LEASE};
-use super::held::{HeldLocks, QueueAdmissions};
-use super::instances::{InstanceRegistry, milliseconds};
+use super::group::{CellGroup, CellGroupState, LEASE_DURATION};
+use super::held_locks::{HeldLocks, QueueAdmissions};
+use super::instances::{InstanceRegistry, unix_millis};
 use super::keys::StoreKeys;
 use super::plan::{CellScope, StatePlan};
 use super::sizes::{StateSizes, StateTooLarge, entry_size};
 use super::workers::DiscardedKind;
-use super::{IDLE, StateSettings, StateShared};
+use super::{IDLE_TICKS, StateSettings, StateShared};
 use crate::work::spawn;
 
 /// The initial and the maximum interval between attempts to acquire a lease.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+const LEASE_RETRY_INTERVALS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
 /// The number of groups that maintenance handles at once.
-const PAGE: usize = 256;
+const GROUPS_PER_PAGE: usize = 256;
 
 /// Cells that are written together.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(crate) struct WriteDomain {
 
 impl GroupTable {
     /// Returns the possible keys of groups, at a path or for the whole service.
-    fn places(&self, path: Option<&str>) -> Vec<DomainPath> {
+    fn group_paths(&self, path: Option<&str>) -> Vec<DomainPath> {
         let names: BTreeSet<&Arc<str>> = self.domains.values().map(|domain| &domain.name).collect();
         names.into_iter().map(|name| (Arc::clone(name), path.map(Arc::from))).collect()
     }
@@ -72,7 +72,7 @@ impl GroupTable {
 impl WriteDomain {
     /// Whether a key below [`StoreKeys::all_instances`] is that of a scattered cell.
     pub(crate) fn is_scattered(&self, key: &str) -> bool {
-        self.scattered.iter().any(|own| **own == *StoreKeys::own(key))
+        self.scattered.iter().any(|own| **own == *StoreKeys::local_key(key))
     }
 
     fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
@@ -80,7 +80,7 @@ impl WriteDomain {
     }
 
     /// Returns the cells of a dynamic resource.
-    fn cells_of(&self, site: &str) -> impl Iterator<Item = &Arc<str>> {
+    fn cells_of_site(&self, site: &str) -> impl Iterator<Item = &Arc<str>> {
         self.scattered.iter().filter(move |cell| StoreKeys::belongs_to(cell, site))
     }
 }
@@ -92,13 +92,13 @@ pub(crate) struct ServiceGroups {
     pub(crate) keys: StoreKeys,
     pub(crate) instances: InstanceRegistry,
     pub(crate) sizes: StateSizes,
-    pub(crate) waits: QueueAdmissions,
+    pub(crate) queue_admissions: QueueAdmissions,
     /// The minimum version at which a group begins.
     pub(crate) floor: AtomicU64,
     table: Mutex<GroupTable>,
     /// The paths of instances that are being removed: the store may have completed the removal before this
     /// gateway gets its response.
-    leaving: Mutex<Vec<Arc<str>>>,
+    removals_in_progress: Mutex<Vec<Arc<str>>>,
 }
 
 /// The permit to write a group.
@@ -119,21 +119,21 @@ struct GroupTable {
 
 /// Marks an instance as being removed until it is dropped.
 struct InstanceRemovalGuard<'h> {
-    home: &'h ServiceGroups,
+    service_groups: &'h ServiceGroups,
     path: Arc<str>,
 }
 
 impl<'h> InstanceRemovalGuard<'h> {
-    fn new(home: &'h ServiceGroups, path: &str) -> Self {
+    fn new(service_groups: &'h ServiceGroups, path: &str) -> Self {
         let path: Arc<str> = path.into();
-        home.leaving().push(Arc::clone(&path));
-        Self { home, path }
+        service_groups.lock_removals().push(Arc::clone(&path));
+        Self { service_groups, path }
     }
 }
 
 impl Drop for InstanceRemovalGuard<'_> {
     fn drop(&mut self) {
-        let mut leaving = self.home.leaving();
+        let mut leaving = self.service_groups.lock_removals();
         if let Some(place) = leaving.iter().position(|path| Arc::ptr_eq(path, &self.path)) {
             leaving.swap_remove(place);
         }
@@ -148,57 +148,57 @@ impl ServiceGroups {
             keys,
             instances: InstanceRegistry::default(),
             sizes: StateSizes::default(),
-            waits: QueueAdmissions::default(),
+            queue_admissions: QueueAdmissions::default(),
             floor: AtomicU64::new(0),
             table: Mutex::default(),
-            leaving: Mutex::default(),
+            removals_in_progress: Mutex::default(),
         }
     }
 
     /// Whether an instance is being removed.
-    pub(crate) fn is_leaving(&self, path: &str) -> bool {
-        self.leaving().iter().any(|leaving| **leaving == *path)
+    pub(crate) fn is_being_removed(&self, path: &str) -> bool {
+        self.lock_removals().iter().any(|leaving| **leaving == *path)
     }
 
-    fn leaving(&self) -> MutexGuard<'_, Vec<Arc<str>>> {
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_removals(&self) -> MutexGuard<'_, Vec<Arc<str>>> {
+        self.removals_in_progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn settings(&self) -> StateSettings {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set(&self, settings: StateSettings) {
+    pub(crate) fn set_settings(&self, settings: StateSettings) {
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
     /// Updates a cell's size; a cell that is neither stored nor about to be stored does not count.
-    pub(crate) fn count(&self, key: &Arc<str>, cell: &StateCell) {
+    pub(crate) fn update_size(&self, key: &Arc<str>, cell: &StateCell) {
         if cell.exists {
-            self.sizes.set(key, entry_size(key, cell.bytes()));
+            self.sizes.set_size(key, entry_size(key, cell.text_length()));
         } else {
             self.sizes.remove(key);
         }
     }
 
-    pub(crate) fn state_full(&self, refused: StateTooLarge, most: u64) -> StateError {
+    pub(crate) fn state_full_error(&self, refused: StateTooLarge, most: u64) -> StateError {
         StateError::StateFull { service: Arc::clone(self.keys.service()), size: refused.size, most }
     }
 
-    fn table(&self) -> MutexGuard<'_, GroupTable> {
+    fn lock_table(&self) -> MutexGuard<'_, GroupTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drops all groups, which hold references to this.
-    pub(crate) fn clear(&self) {
-        let mut table = self.table();
+    pub(crate) fn drop_groups(&self) {
+        let mut table = self.lock_table();
         table.groups.clear();
         table.retired.clear();
     }
 
     /// Returns the group of a cell at a path.
-    pub(crate) fn group(self: &Arc<Self>, cell: &str, path: &str) -> Option<Arc<CellGroup>> {
-        let mut table = self.table();
+    pub(crate) fn get_or_create_group(self: &Arc<Self>, cell: &str, path: &str) -> Option<Arc<CellGroup>> {
+        let mut table = self.lock_table();
         let domain = Arc::clone(table.domains.get(cell)?);
         let path: Option<Arc<str>> = domain.shared.is_empty().then(|| path.into());
         let place = (Arc::clone(&domain.name), path.clone());
@@ -220,32 +220,32 @@ impl ServiceGroups {
     }
 
     /// Forgets a retired group that is finished.
-    pub(crate) fn forget_retired(&self, group: &Arc<CellGroup>) {
-        self.table().take_retired(group.path.as_deref(), |retired| Arc::ptr_eq(retired, group));
+    pub(crate) fn remove_retired(&self, group: &Arc<CellGroup>) {
+        self.lock_table().take_retired(group.path.as_deref(), |retired| Arc::ptr_eq(retired, group));
     }
 
     /// Returns the groups at a path, or those of the whole service.
     fn groups_at(&self, path: Option<&str>) -> Vec<Arc<CellGroup>> {
-        let table = self.table();
-        table.places(path).iter().filter_map(|place| table.groups.get(place).map(Arc::clone)).collect()
+        let table = self.lock_table();
+        table.group_paths(path).iter().filter_map(|place| table.groups.get(place).map(Arc::clone)).collect()
     }
 
     pub(crate) fn groups(&self) -> Vec<Arc<CellGroup>> {
-        self.table().groups.values().map(Arc::clone).collect()
+        self.lock_table().groups.values().map(Arc::clone).collect()
     }
 
     /// Returns the first groups after a place.
-    fn page(&self, after: Option<&DomainPath>) -> Vec<(DomainPath, Arc<CellGroup>)> {
-        let table = self.table();
+    fn group_page(&self, after: Option<&DomainPath>) -> Vec<(DomainPath, Arc<CellGroup>)> {
+        let table = self.lock_table();
         let rest = table.groups.range::<DomainPath, _>((after.map_or(Unbounded, Excluded), Unbounded));
-        rest.take(PAGE).map(|(place, group)| (place.clone(), Arc::clone(group))).collect()
+        rest.take(GROUPS_PER_PAGE).map(|(place, group)| (place.clone(), Arc::clone(group))).collect()
     }
 
     /// Activates the coarsest domains that all these plans require.
-    pub(crate) fn arrange(&self, plans: &[Arc<StatePlan>]) {
-        let mut table = self.table();
+    pub(crate) fn activate_domains(&self, plans: &[Arc<StatePlan>]) {
+        let mut table = self.lock_table();
         let table = &mut *table;
-        table.domains = domains(plans);
+        table.domains = merge_domains(plans);
         let GroupTable { domains, groups, retired } = table;
         let is_changed =
             |((name, _), group): &(&DomainPath, &Arc<CellGroup>)| domains.get(name) != Some(&group.domain);
@@ -257,23 +257,23 @@ impl ServiceGroups {
     }
 
     /// Acquires a lease, waiting until no other gateway holds it.
-    pub(crate) async fn lease(&self, name: &Arc<str>) -> Result<WriteLease, StateError> {
-        let (store, holder) = (&self.shared.store, &self.shared.holder);
-        let (mut waited, mut pause) = (Duration::ZERO, PAUSE.0);
+    pub(crate) async fn acquire_lease(&self, name: &Arc<str>) -> Result<WriteLease, StateError> {
+        let (store, holder) = (&self.shared.store, &self.shared.lease_owner);
+        let (mut waited, mut pause) = (Duration::ZERO, LEASE_RETRY_INTERVALS.0);
         loop {
-            match store.acquire_lease(Arc::clone(name), Arc::clone(holder.name()), LEASE).await {
+            match store.acquire_lease(Arc::clone(name), Arc::clone(holder.name()), LEASE_DURATION).await {
                 Ok(lease) => return Ok(lease),
-                Err(store::StoreError::LeaseTaken { holder: other, .. }) if holder.is_gone(&other) => {
+                Err(store::StoreError::LeaseTaken { holder: other, .. }) if holder.has_ended(&other) => {
                     // Acquired in the name of the dead holder, which fails if a third gateway holds the lease
                     // by now, and then released.
-                    if let Ok(left) = store.acquire_lease(Arc::clone(name), other, LEASE).await {
+                    if let Ok(left) = store.acquire_lease(Arc::clone(name), other, LEASE_DURATION).await {
                         store.release(&left).await?;
                     }
                 }
-                Err(store::StoreError::LeaseTaken { .. }) if waited < self.settings().patience => {
+                Err(store::StoreError::LeaseTaken { .. }) if waited < self.settings().max_lease_wait => {
                     tokio::time::sleep(pause).await;
                     waited += pause;
-                    pause = (pause * 2).min(PAUSE.1);
+                    pause = (pause * 2).min(LEASE_RETRY_INTERVALS.1);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -282,19 +282,21 @@ impl ServiceGroups {
 
     /// Extends the batch by the removal of an instance. The versions of its cells are lost, so the current
     /// version of the groups (at least `version`) is stored as the minimum for future ones.
-    pub(crate) fn removal(&self, batch: WriteBatch, path: &str, version: u64) -> WriteBatch {
+    pub(crate) fn add_removal(&self, batch: WriteBatch, path: &str, version: u64) -> WriteBatch {
         // If there is none, another gateway has removed it.
         let Some(known) = self.instances.find(path) else { return batch };
         let floor = self.floor.fetch_max(version, Ordering::Relaxed).max(version);
-        let batch = batch.remove(self.keys.declared(path)).remove_all(self.keys.instance(path, &known.site));
-        batch.put(self.keys.floor(), floor.to_string())
+        let batch = batch
+            .remove(self.keys.declaration_key(path))
+            .remove_all(self.keys.instance_prefix(path, &known.site));
+        batch.put(self.keys.floor_key(), floor.to_string())
     }
 
     /// Removes an instance, even if no program declares it; returns whether it existed. If its cells belong
     /// to a group of the whole service, this waits for its turn like a writer, unless a caller already holds
     /// the slot, since it must not make other writers fail. A writer of only the instance gets an error after
     /// the removal. A removal that has begun is completed even if this future is dropped.
-    pub(crate) async fn remove(
+    pub(crate) async fn remove_instance(
         self: &Arc<Self>,
         path: &str,
         held: &HeldLocks,
@@ -302,24 +304,24 @@ impl ServiceGroups {
     ) -> Result<bool, StateError> {
         let mut waited = None;
         let slots = loop {
-            match self.slots(held, waited.take()) {
+            match self.try_acquire_slots(held, waited.take()) {
                 Ok(slots) => break slots,
                 Err(busy) => {
                     // Holds no slot while it waits for another one, which avoids deadlocks.
-                    let _waiting = self.waits.enter(held, &busy, at)?;
-                    let permit = Arc::clone(&busy.slot).acquire_owned().await;
+                    let _waiting = self.queue_admissions.register_wait(held, &busy, at)?;
+                    let permit = Arc::clone(&busy.write_slot).acquire_owned().await;
                     waited = permit.ok().map(|permit| (busy, permit));
                 }
             }
         };
         let (home, path) = (Arc::clone(self), Arc::<str>::from(path));
-        let task = spawn(async move { home.remove_now(&path, slots).await });
+        let task = spawn(async move { home.remove_with_permits(&path, slots).await });
         task.await.unwrap_or_else(|_| Err(UnfinishedResponse.into()))
     }
 
     /// Acquires the slots of all groups of the service that contain cells of instances, in addition to one
     /// that was waited for; on failure, returns a group whose slot is taken.
-    fn slots(
+    fn try_acquire_slots(
         &self,
         held: &HeldLocks,
         waited: Option<WritePermit>,
@@ -327,8 +329,8 @@ impl ServiceGroups {
         let groups = self.groups_at(None).into_iter().filter(|group| !group.domain.scattered.is_empty());
         let has =
             |group: &Arc<CellGroup>| waited.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, group));
-        let wanted = groups.filter(|group| held.holder(group).is_none() && !has(group));
-        let others = wanted.map(|group| match Arc::clone(&group.slot).try_acquire_owned() {
+        let wanted = groups.filter(|group| held.find_holder(group).is_none() && !has(group));
+        let others = wanted.map(|group| match Arc::clone(&group.write_slot).try_acquire_owned() {
             Ok(permit) => Ok((group, permit)),
             Err(_) => Err(group),
         });
@@ -338,11 +340,11 @@ impl ServiceGroups {
     }
 
     /// Removes an instance from the store and from memory. Must not be cancelled between the two.
-    async fn remove_now(&self, path: &str, slots: Vec<WritePermit>) -> Result<bool, StateError> {
+    async fn remove_with_permits(&self, path: &str, slots: Vec<WritePermit>) -> Result<bool, StateError> {
         for (group, _) in &slots {
             // Waits for earlier commits; their errors are reported to their writers.
             let generation = group.lock().generation;
-            if let Ok(durable) = group.settled(generation) {
+            if let Ok(durable) = group.pending_commits(generation) {
                 let _ = durable.wait().await;
             }
         }
@@ -352,37 +354,37 @@ impl ServiceGroups {
         let shared = self.groups_at(None);
         let version = shared.iter().map(|group| group.lock().finished).max().unwrap_or_default();
         let _leaving = InstanceRemovalGuard::new(self, path);
-        self.shared.store.commit(self.removal(WriteBatch::new(), path, version)).await?;
-        self.removed(path);
+        self.shared.store.commit(self.add_removal(WriteBatch::new(), path, version)).await?;
+        self.drop_instance(path);
         Ok(true)
     }
 
     /// Drops an instance that is no longer in the store.
-    pub(crate) fn removed(&self, path: &str) {
+    pub(crate) fn drop_instance(&self, path: &str) {
         // First, so that a run that no longer finds its cells can determine the reason.
         let Some(instance) = self.instances.remove(path) else { return };
         let site = &instance.site;
         let gone: Vec<Arc<CellGroup>> = {
-            let mut table = self.table();
+            let mut table = self.lock_table();
             // The groups of a literal resource at the path stay.
-            let has_cells = |group: &Arc<CellGroup>| group.domain.cells_of(site).next().is_some();
-            let mut own = table.places(Some(path));
+            let has_cells = |group: &Arc<CellGroup>| group.domain.cells_of_site(site).next().is_some();
+            let mut own = table.group_paths(Some(path));
             own.retain(|place| table.groups.get(place).is_some_and(has_cells));
             let mut gone: Vec<_> = own.iter().filter_map(|place| table.groups.remove(place)).collect();
             gone.extend(table.take_retired(Some(path), has_cells));
             gone
         };
-        gone.iter().for_each(|group| group.close(CellGroupState::Gone));
+        gone.iter().for_each(|group| group.close(CellGroupState::Removed));
         self.shared.discard(gone.into_iter().collect());
         self.drop_cells(path, site, |_| true);
         // Last, when no group can update sizes there any more.
-        self.sizes.remove(&self.keys.declared(path));
-        self.sizes.remove_all(&self.keys.instance(path, site));
-        self.shared.workers.forget(DiscardedKind::Instance, &[instance.id]);
+        self.sizes.remove(&self.keys.declaration_key(path));
+        self.sizes.remove_all(&self.keys.instance_prefix(path, site));
+        self.shared.workers.discard(DiscardedKind::Instance, &[instance.id]);
     }
 
     /// Drops cells that were cached as missing before the instance was created.
-    pub(crate) fn appeared(&self, path: &str, site: &str) {
+    pub(crate) fn drop_missing_cells(&self, path: &str, site: &str) {
         self.drop_cells(path, site, |cell| !cell.exists);
     }
 
@@ -391,24 +393,24 @@ impl ServiceGroups {
         let (mut ids, mut waste) = (Vec::new(), DiscardedData::default());
         for group in self.groups_at(Some(path)).into_iter().chain(self.groups_at(None)) {
             // By their keys: a group may have the cells of a hundred thousand instances.
-            let keys = group.domain.cells_of(site).map(|cell| self.keys.cell(path, cell));
+            let keys = group.domain.cells_of_site(site).map(|cell| self.keys.cell_key(path, cell));
             let cells = &mut group.lock().cells;
             for key in keys {
                 if cells.get(&key).is_some_and(|cell| which(cell))
                     && let Some(cell) = cells.remove(&key)
                 {
                     ids.push(cell.id);
-                    waste.add(cell.bytes(), cell);
+                    waste.add(cell.text_length(), cell);
                 }
             }
         }
-        self.shared.workers.forget(DiscardedKind::Cell, &ids);
+        self.shared.workers.discard(DiscardedKind::Cell, &ids);
         self.shared.discard(waste);
     }
 
     /// Loads the data that is needed before the first request.
-    pub(crate) async fn load(&self) -> Result<(), StateError> {
-        let key = self.keys.floor();
+    pub(crate) async fn load_initial(&self) -> Result<(), StateError> {
+        let key = self.keys.floor_key();
         if let Some((_, text)) = self.shared.store.load(Arc::clone(&key)).await?.and_then(|log| log.snapshot)
         {
             let floor = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
@@ -416,7 +418,7 @@ impl ServiceGroups {
             self.floor.store(floor.ok_or_else(broken)?, Ordering::Relaxed);
         }
         // The store's sizes do not include the memory of instances, which is added next.
-        self.sizes.load(self.shared.store.sizes(self.keys.all()).await?);
+        self.sizes.load(self.shared.store.sizes(self.keys.service_prefix()).await?);
         self.load_all_instances().await
     }
 
@@ -424,36 +426,36 @@ impl ServiceGroups {
     pub(crate) async fn tick(&self, tick: u64, now: SystemTime, instant: Instant) {
         let mut last = None;
         loop {
-            let page = self.instances.over(milliseconds(now), last.as_ref());
+            let page = self.instances.expired(unix_millis(now), last.as_ref());
             let Some(end) = page.last() else { break };
             last = Some(end.clone());
             for (_, path) in page {
                 // An instance that is being written is removed at a later tick.
-                let Ok(slots) = self.slots(&HeldLocks::none(), None) else { continue };
-                if let Err(error) = self.remove_now(&path, slots).await {
+                let Ok(slots) = self.try_acquire_slots(&HeldLocks::empty(), None) else { continue };
+                if let Err(error) = self.remove_with_permits(&path, slots).await {
                     tracing::warn!(%error, path = &*path, "an expired dynamic resource was not removed");
                 }
             }
             yield_now().await;
         }
-        if let Err(error) = self.look().await {
+        if let Err(error) = self.sync_instances().await {
             tracing::warn!(%error, "changes of dynamic resources by other gateways were not loaded");
         }
         let mut last = None;
         loop {
-            let page = self.page(last.as_ref());
+            let page = self.group_page(last.as_ref());
             let Some((end, _)) = page.last() else { break };
             last = Some(end.clone());
             for (_, group) in page {
-                group.keep_lease(instant).await;
+                group.maintain_lease(instant).await;
             }
             yield_now().await;
         }
-        self.let_go(tick.saturating_sub(IDLE)).await;
+        self.unload_idle(tick.saturating_sub(IDLE_TICKS)).await;
     }
 
     /// Unloads groups that have not been used since `tick`.
-    pub(crate) async fn let_go(&self, tick: u64) {
+    pub(crate) async fn unload_idle(&self, tick: u64) {
         let mut last = None;
         loop {
             let (idle, end) = self.take_idle(last.as_ref(), tick);
@@ -463,7 +465,7 @@ impl ServiceGroups {
             last = end;
             for group in &idle {
                 group.close(CellGroupState::Closed);
-                group.release().await;
+                group.release_lease().await;
             }
             self.shared.discard(idle.into_iter().collect());
             yield_now().await;
@@ -473,13 +475,13 @@ impl ServiceGroups {
     /// Removes those of the first groups after a place that have not been used since `tick`. Returns them,
     /// and the last place that was checked.
     fn take_idle(&self, after: Option<&DomainPath>, tick: u64) -> (Vec<Arc<CellGroup>>, Option<DomainPath>) {
-        let mut table = self.table();
+        let mut table = self.lock_table();
         let rest = table.groups.range::<DomainPath, _>((after.map_or(Unbounded, Excluded), Unbounded));
-        let page: Vec<DomainPath> = rest.take(PAGE).map(|(place, _)| place.clone()).collect();
+        let page: Vec<DomainPath> = rest.take(GROUPS_PER_PAGE).map(|(place, _)| place.clone()).collect();
         let is_idle = |group: &Arc<CellGroup>| {
             let inner = group.lock();
             // Only the table refers to it, so there is neither a run nor a courier.
-            Arc::strong_count(group) == 1 && inner.used < tick && !inner.is_carried
+            Arc::strong_count(group) == 1 && inner.last_used < tick && !inner.is_submitting
         };
         let mut idle = Vec::new();
         for place in &page {
@@ -492,7 +494,7 @@ impl ServiceGroups {
 }
 
 /// Returns the domains for all these plans: cells that any of them groups together are in one domain.
-fn domains(plans: &[Arc<StatePlan>]) -> HashMap<Arc<str>, Arc<WriteDomain>> {
+fn merge_domains(plans: &[Arc<StatePlan>]) -> HashMap<Arc<str>, Arc<WriteDomain>> {
     // A union-find forest: each cell points to a cell of the same domain, and finally to the one that names
     // the domain.
     let mut above: BTreeMap<Arc<str>, Arc<str>> = BTreeMap::new();
@@ -504,7 +506,7 @@ fn domains(plans: &[Arc<StatePlan>]) -> HashMap<Arc<str>, Arc<WriteDomain>> {
         }
         for group in &plan.groups {
             let keys = group.iter().filter_map(|cell| plan.cells.get(*cell)).map(|cell| &cell.key);
-            let tops: Vec<Arc<str>> = keys.map(|key| top(&above, key)).collect();
+            let tops: Vec<Arc<str>> = keys.map(|key| find_root(&above, key)).collect();
             let Some(least) = tops.iter().min().cloned() else { continue };
             for top in tops {
                 above.insert(top, Arc::clone(&least));
@@ -513,7 +515,7 @@ fn domains(plans: &[Arc<StatePlan>]) -> HashMap<Arc<str>, Arc<WriteDomain>> {
     }
     let mut domains: BTreeMap<Arc<str>, WriteDomain> = BTreeMap::new();
     for key in above.keys() {
-        let name = top(&above, key);
+        let name = find_root(&above, key);
         let empty = || WriteDomain { name: Arc::clone(&name), shared: Vec::new(), scattered: Vec::new() };
         let domain = domains.entry(Arc::clone(&name)).or_insert_with(empty);
         let is_shared = is_shared.get(key).copied().unwrap_or_default();
@@ -527,7 +529,7 @@ fn domains(plans: &[Arc<StatePlan>]) -> HashMap<Arc<str>, Arc<WriteDomain>> {
     by_cell
 }
 
-fn top(above: &BTreeMap<Arc<str>, Arc<str>>, key: &Arc<str>) -> Arc<str> {
+fn find_root(above: &BTreeMap<Arc<str>, Arc<str>>, key: &Arc<str>) -> Arc<str> {
     let mut top = key;
     while let Some(next) = above.get(top).filter(|next| *next != top) {
         top = next;

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::replica::{WorkerReplica, apply};
+use super::replica::{WorkerReplica, apply_edit};
 use super::values::{EditParameters, wish};
-use super::{StateFixture, cell, plan, read, write};
+use super::{StateFixture, plan_cell, read_ticket, test_plan, write_ticket};
 use crate::state::{CellScope, DurableCommit, StatePlan};
 
 /// A step of an interleaving.
@@ -82,13 +82,16 @@ struct SystemAndModel {
 }
 
 /// Two cells of the service in one group.
-fn two() -> StatePlan {
-    plan(vec![cell("a", CellScope::Service, false), cell("b", CellScope::Service, false)], &[(0, &[0, 1])])
+fn two_cell_plan() -> StatePlan {
+    test_plan(
+        vec![plan_cell("a", CellScope::Service, false), plan_cell("b", CellScope::Service, false)],
+        &[(0, &[0, 1])],
+    )
 }
 
 impl SystemAndModel {
     async fn new() -> Self {
-        let ground = Some(StateFixture::new(two()).await);
+        let ground = Some(StateFixture::new(two_cell_plan()).await);
         let versions = vec![(0, vec![None, None])];
         Self {
             ground,
@@ -109,74 +112,74 @@ impl SystemAndModel {
         })
     }
 
-    fn ground(&self) -> &StateFixture {
+    fn fixture(&self) -> &StateFixture {
         self.ground.as_ref().unwrap()
     }
 
-    fn last(&self) -> &(u64, ModelValues) {
+    fn last_version(&self) -> &(u64, ModelValues) {
         self.versions.last().unwrap()
     }
 
-    async fn step(&mut self, step: InterleavingStep) {
+    async fn apply_step(&mut self, step: InterleavingStep) {
         match step {
             InterleavingStep::Write { worker, wishes } => self.write(worker, wishes, true).await,
             InterleavingStep::Misfit { worker, wishes } => self.write(worker, wishes, false).await,
             InterleavingStep::Throw { worker } => {
-                let mut ticket = write(&self.ground().edition(), 0, "/data").await.unwrap();
-                self.replica(worker).begin(&mut ticket);
+                let mut ticket = write_ticket(&self.fixture().edition(), 0, "/data").await.unwrap();
+                self.replica(worker).begin_write(&mut ticket);
             }
             InterleavingStep::Read { worker } => {
-                let ticket = read(&self.ground().edition(), 0, "/data").await.unwrap();
+                let ticket = read_ticket(&self.fixture().edition(), 0, "/data").await.unwrap();
                 self.read(worker, ticket);
             }
             InterleavingStep::Late { worker } => {
-                let ticket = read(&self.ground().edition(), 0, "/data").await.unwrap();
+                let ticket = read_ticket(&self.fixture().edition(), 0, "/data").await.unwrap();
                 self.late.push((worker, ticket));
                 if self.late.len() > 2 {
                     let (worker, ticket) = self.late.remove(0);
                     self.read(worker, ticket);
                 }
             }
-            InterleavingStep::Wait => self.wait().await,
+            InterleavingStep::Wait => self.wait_for_commits().await,
             InterleavingStep::Steal => {
-                self.ground().steal("Shop/shared/a").await;
-                self.wait().await;
+                self.fixture().invalidate_lease("Shop/shared/a").await;
+                self.wait_for_commits().await;
             }
             InterleavingStep::Kill { worker } => {
                 if let Some(replica) = self.replicas.remove(&worker) {
-                    self.ground().states.gone(replica.worker);
+                    self.fixture().states.remove_worker(replica.worker);
                 }
             }
             InterleavingStep::Idle => {
-                self.wait().await;
+                self.wait_for_commits().await;
                 for _ in 0..62 {
-                    self.ground().tick().await;
+                    self.fixture().tick().await;
                 }
                 // After reloading, the version may be higher, since it is the sum over all cells.
-                self.look_again().await;
+                self.check_state().await;
             }
             InterleavingStep::Restart => self.restart().await,
         }
     }
 
     async fn write(&mut self, worker: u8, wishes: Vec<(bool, EditParameters)>, fits: bool) {
-        let edition = self.ground().edition();
-        let mut ticket = write(&edition, 0, "/data").await.unwrap();
-        if ticket.version() != self.last().0 {
+        let edition = self.fixture().edition();
+        let mut ticket = write_ticket(&edition, 0, "/data").await.unwrap();
+        if ticket.version() != self.last_version().0 {
             // A commit failed, and its writers get the error.
-            self.wait().await;
+            self.wait_for_commits().await;
         }
-        let mut values = self.replica(worker).begin(&mut ticket);
+        let mut values = self.replica(worker).begin_write(&mut ticket);
         assert_eq!(
             (ticket.version(), &values),
-            (self.last().0, &self.last().1),
+            (self.last_version().0, &self.last_version().1),
             "a writer builds on the finished version"
         );
         let mut changes = Vec::new();
         for (second, wish) in wishes {
             let slot = usize::from(second);
-            let edit = wish.edit(slot, values[slot].as_ref());
-            apply(&mut values[slot], &edit);
+            let edit = wish.to_edit(slot, values[slot].as_ref());
+            apply_edit(&mut values[slot], &edit);
             changes.push(edit);
         }
         if !fits {
@@ -191,14 +194,14 @@ impl SystemAndModel {
         if !touched.is_empty() {
             let touched_cells: Vec<u32> = touched.iter().map(|slot| cells[*slot]).collect();
             let touched_values: ModelValues = touched.iter().map(|slot| values[*slot].clone()).collect();
-            self.replica(worker).wrote(&touched_cells, version + 1, &touched_values);
+            self.replica(worker).record_write(&touched_cells, version + 1, &touched_values);
             self.versions.push((version + 1, values));
         }
-        self.pending.push((self.last().0, durable));
+        self.pending.push((self.last_version().0, durable));
     }
 
     fn read(&mut self, worker: u8, mut ticket: crate::state::ReadTicket) {
-        let values = self.replica(worker).read(&mut ticket);
+        let values = self.replica(worker).read_values(&mut ticket);
         let version = ticket.version();
         assert!(version >= self.seen, "a reader saw {} and then {version}", self.seen);
         let model = self.versions.iter().find(|(known, _)| *known == version);
@@ -207,7 +210,7 @@ impl SystemAndModel {
     }
 
     /// Waits for all commits in progress. Failed commits must be the last ones, and must not have been read.
-    async fn wait(&mut self) {
+    async fn wait_for_commits(&mut self) {
         let mut failed = None;
         for (version, durable) in std::mem::take(&mut self.pending) {
             match durable.wait().await {
@@ -222,18 +225,18 @@ impl SystemAndModel {
     }
 
     async fn restart(&mut self) {
-        self.wait().await;
+        self.wait_for_commits().await;
         self.late.clear();
         self.replicas.clear();
-        self.ground = Some(self.ground.take().unwrap().restart(two()).await);
-        self.look_again().await;
+        self.ground = Some(self.ground.take().unwrap().restart(two_cell_plan()).await);
+        self.check_state().await;
     }
 
-    async fn look_again(&mut self) {
-        let ticket = read(&self.ground().edition(), 0, "/data").await.unwrap();
-        let values = self.ground().value(0, "/data").await;
-        assert!(ticket.version() >= self.last().0, "versions don't decrease");
-        assert_eq!(values, self.last().1, "acknowledged writes are preserved");
+    async fn check_state(&mut self) {
+        let ticket = read_ticket(&self.fixture().edition(), 0, "/data").await.unwrap();
+        let values = self.fixture().read_values(0, "/data").await;
+        assert!(ticket.version() >= self.last_version().0, "versions don't decrease");
+        assert_eq!(values, self.last_version().1, "acknowledged writes are preserved");
         self.versions = vec![(ticket.version(), values)];
         self.seen = ticket.version();
     }
@@ -250,7 +253,7 @@ proptest! {
         runtime.block_on(async {
             let mut world = SystemAndModel::new().await;
             for step in steps {
-                world.step(step).await;
+                world.apply_step(step).await;
             }
             world.restart().await;
         });

@@ -11,47 +11,51 @@ use crate::problem::ScriptError;
 use crate::workers::{WorkerLoss, WorkerSlot};
 
 /// The maximum number of repetitions of a run.
-pub(super) const AGAIN: u32 = 3;
+pub(super) const MAX_RETRIES: u32 = 3;
 
 impl ScriptRun {
-    pub(super) async fn lost(&mut self, loss: &WorkerLoss, was_busy: bool) -> Result<(), ScriptError> {
-        let Some(mut entered) = self.entered.take() else { return Err(loss.into()) };
-        entered.is_over = true;
-        if let Some(error) = self.culprit_error(&entered.place, loss) {
+    pub(super) async fn recover_from_loss(
+        &mut self,
+        loss: &WorkerLoss,
+        was_busy: bool,
+    ) -> Result<(), ScriptError> {
+        let Some(mut entered) = self.dispatched.take() else { return Err(loss.into()) };
+        entered.is_completed = true;
+        if let Some(error) = self.culprit_error(&entered.slot, loss) {
             return Err(error);
         }
-        self.lost += 1;
-        if !self.is_clean || self.lost > AGAIN {
+        self.lost_workers += 1;
+        if !self.is_repeatable || self.lost_workers > MAX_RETRIES {
             return Err(loss.into());
         }
         drop(entered);
-        self.calls.begin_again();
+        self.calls.reset();
         self.reply = None;
-        self.removes = false;
-        let is_suspect = loss.culprit.is_none() && (was_busy || self.lost == AGAIN);
+        self.removes_instance = false;
+        let is_suspect = loss.culprit.is_none() && (was_busy || self.lost_workers == MAX_RETRIES);
         if is_suspect {
-            let at = self.generation.place(self.handler);
+            let at = self.generation.handler_position(self.handler);
             tracing::warn!(
                 target: "script", at,
                 "the worker ended, perhaps because of the handler, which is run again, alone: {}", loss.text
             );
         }
-        self.enter(is_suspect).await
+        self.enter_worker(is_suspect).await
     }
 
     /// Returns the error for the client if the run in this slot ended its worker; records it for its handler.
     pub(super) fn culprit_error(&self, place: &WorkerSlot, loss: &WorkerLoss) -> Option<ScriptError> {
-        let at = self.generation.place(self.handler);
+        let at = self.generation.handler_position(self.handler);
         if loss.culprit == Some(place.run) {
-            self.generation.strike(self.handler, 1);
-            return Some(match &loss.fail {
-                Some(fail) => self.blamed(fail.clone()),
-                None => ScriptError::Time { at: at.to_owned(), limit: self.setup.limits.cpu.0 },
+            self.generation.record_strike(self.handler, 1);
+            return Some(match &loss.failure {
+                Some(fail) => self.handler_error(fail.clone()),
+                None => ScriptError::CpuLimit { at: at.to_owned(), limit: self.setup.limits.cpu.0 },
             });
         }
-        if loss.culprit.is_none() && place.worker.is_alone() {
+        if loss.culprit.is_none() && place.worker.is_dedicated() {
             // This run also ended the worker that it shared with others before.
-            self.generation.strike(self.handler, 2);
+            self.generation.record_strike(self.handler, 2);
             tracing::error!(target: "script", at, "the handler ended its worker: {}", loss.text);
             return Some(loss.into());
         }

@@ -11,64 +11,66 @@ use services::{RequestBudget, RequestCall, body};
 use testkit::misbehaving_upstream::{self, MisbehavingUpstream};
 use testkit::with_timeout;
 
-use super::rig::{FixtureSettings, HandwrittenService, ScriptFixture, wish, written};
+use super::fixture::{
+    FixtureSettings, HandwrittenService, ScriptFixture, default_settings, handwritten_service,
+};
 
 /// A call of a harmless handler.
 const OK: &str = "await $r.call(1, $s.resource(['/ok']), 0, [])";
 
 /// A handler that waits for a call that never ends.
-const WAITS: &str =
+const WAITING_HANDLER: &str =
     "async function (query, response, $r) { await $r.call(1, $s.resource(['http://up/hang']), 0, []); }";
 
-fn bad() -> HandwrittenService {
-    written()
+fn faulty_service() -> HandwrittenService {
+    handwritten_service()
         .resource("/ok")
-        .on(Get, "function (query, response, $r) { $r.respond('ok'); }")
+        .stateless(Get, "function (query, response, $r) { $r.respond('ok'); }")
         .resource("/throws")
-        .on(Get, "function () { throw new TypeError('oops'); }")
+        .stateless(Get, "function () { throw new TypeError('oops'); }")
         .resource("/throws-nothing")
-        .on(Get, "function () { throw undefined; }")
+        .stateless(Get, "function () { throw undefined; }")
         .resource("/cycle")
-        .on(Get, "function (query, response, $r) { const a = {}; a.a = a; $r.respond(a); }")
+        .stateless(Get, "function (query, response, $r) { const a = {}; a.a = a; $r.respond(a); }")
         .resource("/big")
-        .on(Get, "function (query, response, $r) { $r.respond({a: 1n}); }")
+        .stateless(Get, "function (query, response, $r) { $r.respond({a: 1n}); }")
         .resource("/twice")
-        .on(Get, "function (query, response, $r) { $r.respond('first'); $r.respond('second'); }")
+        .stateless(Get, "function (query, response, $r) { $r.respond('first'); $r.respond('second'); }")
         .resource("/status")
-        .on(Get, "function (query, response, $r) { response.status = 99; $r.respond('x'); }")
+        .stateless(Get, "function (query, response, $r) { response.status = 99; $r.respond('x'); }")
         .resource("/asked")
-        .on(Put, "function (query, response, $r) { response.status = query.status; $r.respond('x'); }")
+        .stateless(Put, "function (query, response, $r) { response.status = query.status; $r.respond('x'); }")
         .resource("/asked-later")
-        .on(Put, &format!("async function (query, response, $r) {{ {OK}; response.status = query.status; $r.respond('x'); {OK}; }}"))
+        .stateless(Put, &format!("async function (query, response, $r) {{ {OK}; response.status = query.status; $r.respond('x'); {OK}; }}"))
         .resource("/never")
-        .on(Get, "async function () { await new Promise(() => {}); }")
+        .stateless(Get, "async function () { await new Promise(() => {}); }")
         .resource("/loop")
-        .on(Get, "function () { for (;;); }")
+        .stateless(Get, "function () { for (;;); }")
         .resource("/reject")
-        .on(Get, "function (query, response, $r) { Promise.reject(new Error('later')); $r.respond('ok'); }")
+        .stateless(Get, "function (query, response, $r) { Promise.reject(new Error('later')); $r.respond('ok'); }")
         .resource("/exit")
-        .on(Get, "function (query, response, $r) { process.exit(3); }")
+        .stateless(Get, "function (query, response, $r) { process.exit(3); }")
         .resource("/damage")
-        .on(Get, "function (query, response, $r) { delete Array.prototype.constructor; $r.respond('no'); }")
+        .stateless(Get, "function (query, response, $r) { delete Array.prototype.constructor; $r.respond('no'); }")
         .resource("/damage-long")
-        .on(Get, "function () { delete Array.prototype.constructor; throw new Error('x'.repeat(1 << 20)); }")
+        .stateless(Get, "function () { delete Array.prototype.constructor; throw new Error('x'.repeat(1 << 20)); }")
         .resource("/damage-later")
-        .on(Get, "function (query, response, $r) { (async () => { await 0; delete Array.prototype.constructor; })(); $r.respond('ok'); }")
+        .stateless(Get, "function (query, response, $r) { (async () => { await 0; delete Array.prototype.constructor; })(); $r.respond('ok'); }")
 }
 
 /// Starts the service that [`WAITS`] calls. Returns settings that contain it.
-async fn wish_with_upstream() -> (MisbehavingUpstream, FixtureSettings) {
+async fn settings_with_upstream() -> (MisbehavingUpstream, FixtureSettings) {
     let upstream = misbehaving_upstream::start().await;
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.services.insert("up".into(), services::ServiceConfig::with_url(upstream.url()));
     (upstream, wish)
 }
 
 /// Starts [`bad`] with [`WAITS`] as another resource.
-async fn bad_with_waits() -> (MisbehavingUpstream, ScriptFixture) {
-    let (upstream, wish) = wish_with_upstream().await;
-    let rig = bad().resource("/waits").on(Get, WAITS).start_as(wish).await;
-    rig.ready().await;
+async fn start_with_waiting() -> (MisbehavingUpstream, ScriptFixture) {
+    let (upstream, wish) = settings_with_upstream().await;
+    let rig = faulty_service().resource("/waits").stateless(Get, WAITING_HANDLER).start_with(wish).await;
+    rig.wait_ready().await;
     (upstream, rig)
 }
 
@@ -76,13 +78,13 @@ async fn bad_with_waits() -> (MisbehavingUpstream, ScriptFixture) {
 async fn while_waiting<T>(rig: &ScriptFixture, future: impl Future<Output = T>) -> T {
     tokio::select! {
         output = future => output,
-        answer = rig.ask("GET", "/waits") => panic!("{answer:?}"),
+        answer = rig.request("GET", "/waits") => panic!("{answer:?}"),
     }
 }
 
 #[tokio::test]
 async fn a_script_error_is_500_and_the_next_request_succeeds() {
-    let rig = bad().start().await;
+    let rig = faulty_service().start().await;
     for (path, code) in [
         ("/throws", "script-threw"),
         ("/throws-nothing", "script-threw"),
@@ -90,7 +92,7 @@ async fn a_script_error_is_500_and_the_next_request_succeeds() {
         ("/big", "script-answer"),
         ("/status", "script-answer"),
     ] {
-        assert_eq!(rig.ask("GET", path).await, (500, code.into()), "{path}");
+        assert_eq!(rig.request("GET", path).await, (500, code.into()), "{path}");
         assert_eq!(rig.get("/ok").await, "ok");
     }
     assert_eq!(rig.get("/twice").await, "first", "rule 13: the first answer is used");
@@ -100,14 +102,14 @@ async fn a_script_error_is_500_and_the_next_request_succeeds() {
 
 #[tokio::test]
 async fn an_invalid_status_is_500_and_the_next_request_succeeds() {
-    let rig = bad().start().await;
+    let rig = faulty_service().start().await;
     for path in ["/asked", "/asked-later"] {
         for status in
             [r#"{"valueOf":1,"toString":1}"#, "{}", "[404]", "true", r#""x""#, "99", "199", "1000", "404.5"]
         {
             let body = format!(r#"{{"status":{status}}}"#);
             assert_eq!(
-                rig.ask_with("PUT", path, &body).await,
+                rig.request_with_json("PUT", path, &body).await,
                 (500, "script-answer".into()),
                 "{path} {status}"
             );
@@ -115,7 +117,11 @@ async fn an_invalid_status_is_500_and_the_next_request_succeeds() {
         }
         for (status, sent) in [("404", 404), (r#""404""#, 404), ("999", 999), ("null", 200)] {
             let body = format!(r#"{{"status":{status}}}"#);
-            assert_eq!(rig.ask_with("PUT", path, &body).await, (sent, "x".into()), "{path} {status}");
+            assert_eq!(
+                rig.request_with_json("PUT", path, &body).await,
+                (sent, "x".into()),
+                "{path} {status}"
+            );
         }
     }
     assert_eq!(rig.script.stats().restarts, 0);
@@ -123,22 +129,22 @@ async fn an_invalid_status_is_500_and_the_next_request_succeeds() {
 
 #[tokio::test]
 async fn a_handler_that_never_ends_is_cancelled_after_its_time_limit() {
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.options.limits.timeout = services::DurationConfig::from_millis(200);
-    let rig = bad().start_as(wish).await;
-    rig.ready().await;
-    assert_eq!(rig.ask("GET", "/never").await, (504, "script-wall".into()));
+    let rig = faulty_service().start_with(wish).await;
+    rig.wait_ready().await;
+    assert_eq!(rig.request("GET", "/never").await, (504, "script-wall".into()));
     assert_eq!(rig.get("/ok").await, "ok");
     assert_eq!(rig.script.stats().restarts, 0);
 }
 
 #[tokio::test]
 async fn a_route_s_deadline_limits_the_response_but_not_the_work_after_it() {
-    let (upstream, wish) = wish_with_upstream().await;
+    let (upstream, wish) = settings_with_upstream().await;
     let behind = "async function (query, response, $r) { $r.respond('ok');
         await $r.call(1, $s.resource(['http://up/hang']), 0, []).catch(() => {}); }";
-    let rig = bad().resource("/behind").on(Get, behind).start_as(wish).await;
-    rig.ready().await;
+    let rig = faulty_service().resource("/behind").stateless(Get, behind).start_with(wish).await;
+    rig.wait_ready().await;
     let within = |time| {
         let unlimited = RequestCall::unlimited();
         let budget = RequestBudget::new_at(Instant::now(), time, u32::MAX, u64::MAX, usize::MAX);
@@ -154,28 +160,28 @@ async fn a_route_s_deadline_limits_the_response_but_not_the_work_after_it() {
     let late = ask("/never", time).await.expect_err("a problem");
     assert_eq!((late.status().as_u16(), late.code()), (504, "script-deadline"));
     assert!(late.to_string().contains("3s"), "{late}");
-    assert_eq!(rig.scripts.under_way(), 1, "the first run continues beyond its deadline");
+    assert_eq!(rig.scripts.runs_in_flight(), 1, "the first run continues beyond its deadline");
 }
 
 #[tokio::test]
 async fn an_endless_loop_ends_with_its_worker_and_other_runs_are_repeated() {
-    let rig = bad().start().await;
-    rig.ready().await;
-    let ((status, code), ok) = join(rig.ask("GET", "/loop"), rig.get("/ok")).await;
+    let rig = faulty_service().start().await;
+    rig.wait_ready().await;
+    let ((status, code), ok) = join(rig.request("GET", "/loop"), rig.get("/ok")).await;
     assert_eq!((status, &*code, &*ok), (500, "script-time", "ok"));
     assert_eq!(rig.get("/ok").await, "ok");
 }
 
 #[tokio::test]
 async fn a_handler_that_ended_two_workers_runs_alone_afterwards() {
-    let (upstream, rig) = bad_with_waits().await;
+    let (upstream, rig) = start_with_waiting().await;
     for _ in 0..2 {
-        assert_eq!(rig.ask("GET", "/loop").await.1, "script-time");
+        assert_eq!(rig.request("GET", "/loop").await.1, "script-time");
         assert_eq!(rig.get("/ok").await, "ok");
     }
     let third = async {
         upstream.wait_for_request("/hang").await;
-        rig.ask("GET", "/loop").await
+        rig.request("GET", "/loop").await
     };
     assert_eq!(while_waiting(&rig, third).await.0, 500);
     assert_eq!(rig.get("/ok").await, "ok");
@@ -184,15 +190,15 @@ async fn a_handler_that_ended_two_workers_runs_alone_afterwards() {
 
 #[tokio::test]
 async fn a_handler_that_damaged_two_workers_runs_alone_afterwards() {
-    let (upstream, rig) = bad_with_waits().await;
+    let (upstream, rig) = start_with_waiting().await;
     for (path, waiting) in [("/damage", 1), ("/damage-long", 2)] {
         for _ in 0..2 {
-            assert_eq!(rig.ask("GET", path).await, (500, "script-threw".into()));
+            assert_eq!(rig.request("GET", path).await, (500, "script-threw".into()));
             assert_eq!(rig.get("/ok").await, "ok");
         }
         let third = async {
             upstream.wait_for_requests("/hang", waiting).await;
-            rig.ask("GET", path).await
+            rig.request("GET", path).await
         };
         assert_eq!(while_waiting(&rig, third).await, (500, "script-threw".into()));
         assert_eq!(rig.get("/ok").await, "ok");
@@ -202,8 +208,8 @@ async fn a_handler_that_damaged_two_workers_runs_alone_afterwards() {
 
 #[tokio::test]
 async fn damage_by_a_run_that_has_ended_fails_no_other_run() {
-    let rig = bad().start().await;
-    rig.ready().await;
+    let rig = faulty_service().start().await;
+    rig.wait_ready().await;
     for _ in 0..3 {
         assert_eq!(rig.get("/damage-later").await, "ok");
         assert_eq!(rig.get("/ok").await, "ok");
@@ -212,7 +218,7 @@ async fn damage_by_a_run_that_has_ended_fails_no_other_run() {
 
 #[tokio::test]
 async fn a_handler_that_damaged_two_workers_after_its_runs_runs_alone_afterwards() {
-    let (upstream, rig) = bad_with_waits().await;
+    let (upstream, rig) = start_with_waiting().await;
     let damage = async |times| {
         for _ in 0..times {
             assert_eq!(rig.get("/damage-later").await, "ok");
@@ -230,11 +236,11 @@ async fn a_handler_that_damaged_two_workers_after_its_runs_runs_alone_afterwards
 
 #[tokio::test]
 async fn the_last_repetition_of_a_run_is_not_alone_if_other_runs_ended_its_workers() {
-    let (upstream, rig) = bad_with_waits().await;
+    let (upstream, rig) = start_with_waiting().await;
     let losses = async {
         for (waiting, path) in [(1, "/damage"), (2, "/damage-long"), (3, "/damage")] {
             upstream.wait_for_requests("/hang", waiting).await;
-            assert_eq!(rig.ask("GET", path).await, (500, "script-threw".into()));
+            assert_eq!(rig.request("GET", path).await, (500, "script-threw".into()));
         }
         upstream.wait_for_requests("/hang", 4).await;
         assert_eq!(rig.get("/ok").await, "ok");
@@ -249,39 +255,43 @@ async fn the_last_repetition_of_a_run_is_not_alone_if_other_runs_ended_its_worke
 
 #[tokio::test]
 async fn a_program_that_damages_workers_while_they_run_handlers_is_broken() {
-    let mut rig = bad().start().await;
-    rig.ready().await;
+    let mut rig = faulty_service().start().await;
+    rig.wait_ready().await;
     assert_eq!(rig.get("/ok").await, "ok");
     let head = "await new Promise((resolve) => setTimeout(resolve, 30)); delete Array.prototype.constructor;";
-    rig.replace(bad().head(head));
+    rig.replace(faulty_service().head(head));
     let requests = async { while rig.get("/ok").await == "ok" {} };
     tokio::select! {
-        () = rig.settled() => {}
+        () = rig.wait_until_settled() => {}
         () = requests => panic!("a response of the new program"),
     }
     assert_eq!(rig.get("/ok").await, "ok", "the previous program remains in force");
-    rig.replace(bad().resource("/new").on(Get, "function (query, response, $r) { $r.respond('new'); }"));
-    rig.until("/new", "new").await;
+    rig.replace(
+        faulty_service()
+            .resource("/new")
+            .stateless(Get, "function (query, response, $r) { $r.respond('new'); }"),
+    );
+    rig.expect_after_deployment("/new", "new").await;
 }
 
 #[tokio::test]
 async fn a_handler_runs_alone_even_if_its_clients_disconnect_before_their_workers_end() {
-    let (upstream, wish) = wish_with_upstream().await;
+    let (upstream, wish) = settings_with_upstream().await;
     let folder = tempfile::tempdir().expect("a folder");
     let entered = folder.path().join("entered");
     let loops = format!("function () {{ writeFileSync({entered:?}, ''); for (;;); }}");
-    let rig = bad()
+    let rig = faulty_service()
         .head("const { writeFileSync } = await $s.import('node:fs');")
         .resource("/waits")
-        .on(Get, WAITS)
+        .stateless(Get, WAITING_HANDLER)
         .resource("/loops")
-        .on(Get, &loops)
-        .start_as(wish)
+        .stateless(Get, &loops)
+        .start_with(wish)
         .await;
-    rig.ready().await;
+    rig.wait_ready().await;
     for _ in 0..2 {
         tokio::select! {
-            answer = rig.ask("GET", "/loops") => assert_eq!(answer.1, "script-time"),
+            answer = rig.request("GET", "/loops") => assert_eq!(answer.1, "script-time"),
             () = with_timeout("a run", async { while !entered.exists() { tokio::task::yield_now().await } }) => {}
         }
         std::fs::remove_file(&entered).expect("a file");
@@ -289,7 +299,7 @@ async fn a_handler_runs_alone_even_if_its_clients_disconnect_before_their_worker
     }
     let third = async {
         upstream.wait_for_request("/hang").await;
-        rig.ask("GET", "/loops").await
+        rig.request("GET", "/loops").await
     };
     assert_eq!(while_waiting(&rig, third).await, (500, "script-time".into()));
     assert_eq!(rig.get("/ok").await, "ok");
@@ -298,20 +308,20 @@ async fn a_handler_runs_alone_even_if_its_clients_disconnect_before_their_worker
 
 #[tokio::test]
 async fn a_handler_that_ends_workers_while_it_waits_for_a_call_runs_alone_afterwards() {
-    let (upstream, wish) = wish_with_upstream().await;
+    let (upstream, wish) = settings_with_upstream().await;
     let ends = "async function (query, response, $r) {
         $r.call(1, $s.resource(['http://up/hang']), 0, []);
         await $r.call(1, $s.resource(['http://up/slow?ms=0']), 0, []);
         spawnSync('sh', ['-c', 'kill -KILL ' + process.pid]); }";
-    let rig = bad()
+    let rig = faulty_service()
         .head("const { spawnSync } = await $s.import('node:child_process');")
         .resource("/ends")
-        .on(Get, ends)
-        .start_as(wish)
+        .stateless(Get, ends)
+        .start_with(wish)
         .await;
-    rig.ready().await;
+    rig.wait_ready().await;
     for runs in [4, 5] {
-        assert_eq!(rig.ask("GET", "/ends").await, (503, "worker-lost".into()));
+        assert_eq!(rig.request("GET", "/ends").await, (503, "worker-lost".into()));
         assert_eq!(upstream.hits("/slow"), runs);
     }
 }
@@ -319,16 +329,16 @@ async fn a_handler_that_ends_workers_while_it_waits_for_a_call_runs_alone_afterw
 #[tokio::test]
 async fn an_initial_value_that_ends_its_worker_is_evaluated_alone_afterwards() {
     let ends = "() => { spawnSync('sh', ['-c', 'echo >> started; kill -KILL ' + process.pid]); }";
-    let rig = written()
+    let rig = handwritten_service()
         .head("const { spawnSync } = await $s.import('node:child_process');")
         .resource("/n")
         .cell("n", true, Some(ends))
         .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
         .start()
         .await;
-    rig.ready().await;
+    rig.wait_ready().await;
     for started in [2, 3] {
-        assert_eq!(rig.ask("GET", "/n").await, (503, "worker-lost".into()));
+        assert_eq!(rig.request("GET", "/n").await, (503, "worker-lost".into()));
         let lines = std::fs::read(rig.folder().join("started")).expect("a file");
         assert_eq!(lines.len(), started, "evaluated once in a shared worker");
     }
@@ -336,40 +346,40 @@ async fn an_initial_value_that_ends_its_worker_is_evaluated_alone_afterwards() {
 
 #[tokio::test]
 async fn a_handler_that_ends_the_process_is_detected() {
-    let rig = bad().start().await;
-    rig.ready().await;
-    let (status, code) = rig.ask("GET", "/exit").await;
+    let rig = faulty_service().start().await;
+    rig.wait_ready().await;
+    let (status, code) = rig.request("GET", "/exit").await;
     assert!((500..=503).contains(&status), "{status} {code}");
     assert_eq!(rig.get("/ok").await, "ok");
 }
 
 #[tokio::test]
 async fn endless_recursion_of_handlers_is_stopped() {
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.scripts.internal_calls = 500;
     let again = "async function (query, response, $r) { $r.respond(await $r.call(1, $s.resource(['/again']), 0, [])); }";
-    let rig = bad().resource("/again").on(Get, again).start_as(wish).await;
-    rig.ready().await;
-    let ((status, code), ok) = join(rig.ask("GET", "/again"), rig.get("/ok")).await;
+    let rig = faulty_service().resource("/again").stateless(Get, again).start_with(wish).await;
+    rig.wait_ready().await;
+    let ((status, code), ok) = join(rig.request("GET", "/again"), rig.get("/ok")).await;
     assert_eq!((status, &*code, &*ok), (502, "script-resource", "ok"));
 }
 
 #[tokio::test]
 async fn rule_8_a_value_that_state_cannot_contain_is_refused() {
-    let rig = written()
+    let rig = handwritten_service()
         .resource("/n")
         .cell("n", true, Some("() => 0"))
         .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
         .writer(Put, 0, "function (query, response, $r) { $r.cells.n = () => 1; }")
         .start()
         .await;
-    assert_eq!(rig.ask("PUT", "/n").await, (500, "script-state".into()));
+    assert_eq!(rig.request("PUT", "/n").await, (500, "script-state".into()));
     assert_eq!(rig.get("/n").await, "0");
 }
 
 #[tokio::test]
 async fn a_body_that_breaks_off_is_the_clients_fault() {
-    let rig = bad().start().await;
+    let rig = faulty_service().start().await;
     let half = http_body::Frame::data(bytes::Bytes::from("{"));
     let pieces = [Ok(half), Err(body::BodyError::from("broken off"))];
     let body = StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync();
@@ -381,25 +391,30 @@ async fn a_body_that_breaks_off_is_the_clients_fault() {
 
 #[tokio::test]
 async fn a_script_that_cannot_be_loaded_is_an_error() {
-    let rig = written().head("throw new Error('no');").resource("/").on(Get, "function () {}").start().await;
-    assert_eq!(rig.ask("GET", "/").await, (500, "script-broken".into()));
+    let rig = handwritten_service()
+        .head("throw new Error('no');")
+        .resource("/")
+        .stateless(Get, "function () {}")
+        .start()
+        .await;
+    assert_eq!(rig.request("GET", "/").await, (500, "script-broken".into()));
 }
 
 #[tokio::test]
 async fn a_writer_that_never_ends_is_rolled_back_and_the_next_one_runs() {
-    let mut wish = wish();
+    let mut wish = default_settings();
     wish.options.limits.timeout = services::DurationConfig::from_millis(300);
-    let rig = written()
+    let rig = handwritten_service()
         .resource("/n")
         .cell("n", true, Some("() => 0"))
         .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
         .writer(Put, 0, "async function (query, response, $r) { $r.cells.n++; if (query.waits) await new Promise(() => {}); $r.respond($r.cells.n); }")
-        .start_as(wish)
+        .start_with(wish)
         .await;
-    rig.ready().await;
-    assert_eq!(rig.ask("PUT", "/n").await, (200, "1".into()));
-    assert_eq!(rig.ask("PUT", "/n?waits=1").await, (504, "script-wall".into()));
-    assert_eq!(rig.ask("PUT", "/n").await, (200, "2".into()));
+    rig.wait_ready().await;
+    assert_eq!(rig.request("PUT", "/n").await, (200, "1".into()));
+    assert_eq!(rig.request("PUT", "/n?waits=1").await, (504, "script-wall".into()));
+    assert_eq!(rig.request("PUT", "/n").await, (200, "2".into()));
     assert_eq!(rig.get("/n").await, "2");
     assert_eq!(rig.script.stats().restarts, 0);
 }

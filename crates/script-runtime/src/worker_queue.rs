@@ -9,33 +9,33 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// The number of runs for each worker that want a processor above which the queue counts as long.
-const LONG: usize = 512;
+const MAX_RUNS_PER_WORKER: usize = 512;
 /// The time for which the queue may be long.
-const BURST: Duration = Duration::from_millis(250);
+const BURST_TOLERANCE: Duration = Duration::from_millis(250);
 
 /// The queue of runs that wait for a route's workers.
 #[derive(Debug)]
 pub(crate) struct WorkerQueue {
-    opened: Instant,
+    created: Instant,
     /// The time since which the queue is long, in nanoseconds after `opened`; 0 while it is not long.
     long_since: AtomicU64,
 }
 
 impl WorkerQueue {
-    pub(crate) fn new(opened: Instant) -> Self {
-        Self { opened, long_since: AtomicU64::new(0) }
+    pub(crate) fn new(created: Instant) -> Self {
+        Self { created, long_since: AtomicU64::new(0) }
     }
 
     /// Whether the queue has room for one more run, given `busy` runs that want a processor.
-    pub(crate) fn has_room(&self, now: Instant, busy: usize, workers: usize) -> bool {
-        if busy <= LONG * workers.max(1) {
+    pub(crate) fn has_capacity(&self, now: Instant, busy: usize, workers: usize) -> bool {
+        if busy <= MAX_RUNS_PER_WORKER * workers.max(1) {
             self.long_since.store(0, Relaxed);
             return true;
         }
-        let now = now.saturating_duration_since(self.opened).as_nanos().max(1);
+        let now = now.saturating_duration_since(self.created).as_nanos().max(1);
         let now = u64::try_from(now).unwrap_or(u64::MAX);
         let since = self.long_since.compare_exchange(0, now, Relaxed, Relaxed).unwrap_or_else(|since| since);
-        since == 0 || Duration::from_nanos(now.saturating_sub(since)) < BURST
+        since == 0 || Duration::from_nanos(now.saturating_sub(since)) < BURST_TOLERANCE
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
     fn admits_a_burst_and_refuses_once_the_queue_stays_long() {
         let opened = Instant::now();
         let line = WorkerQueue::new(opened);
-        let has_room = |millis, busy| line.has_room(opened + Duration::from_millis(millis), busy, 2);
+        let has_room = |millis, busy| line.has_capacity(opened + Duration::from_millis(millis), busy, 2);
         assert!(has_room(0, 2_000), "a burst");
         assert!(has_room(200, 2_000), "the burst is still short");
         assert!(!has_room(300, 2_000), "the queue has been long for more than a burst");

@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(crate) struct LeaseOwner {
     name: Arc<str>,
     folder: PathBuf,
-    _locked: File,
+    _lock_file: File,
 }
 
 /// The suffix of the files' names.
@@ -21,14 +21,14 @@ const ENDING: &str = ".gateway";
 
 impl LeaseOwner {
     pub(crate) fn new(folder: &Path) -> std::io::Result<Self> {
-        clear(folder)?;
+        remove_abandoned(folder)?;
         let name = format!("{:016x}{ENDING}", fastrand::u64(..));
         // Renamed after locking, so that no other gateway considers it abandoned.
         let unnamed = folder.join(format!("{name}.new"));
         let locked = File::create(&unnamed)?;
         locked.lock()?;
         std::fs::rename(&unnamed, folder.join(&name))?;
-        Ok(Self { name: name.into(), folder: folder.to_owned(), _locked: locked })
+        Ok(Self { name: name.into(), folder: folder.to_owned(), _lock_file: locked })
     }
 
     pub(crate) fn name(&self) -> &Arc<str> {
@@ -36,9 +36,9 @@ impl LeaseOwner {
     }
 
     /// Whether another holder's process has certainly ended.
-    pub(crate) fn is_gone(&self, holder: &str) -> bool {
+    pub(crate) fn has_ended(&self, holder: &str) -> bool {
         let is_name = holder.ends_with(ENDING) && !holder.contains('/');
-        is_name && *holder != *self.name && is_left(&self.folder.join(holder))
+        is_name && *holder != *self.name && is_abandoned(&self.folder.join(holder))
     }
 }
 
@@ -50,7 +50,7 @@ impl Drop for LeaseOwner {
 }
 
 /// Whether no process holds the file's lock. A missing file has been cleared.
-fn is_left(file: &Path) -> bool {
+fn is_abandoned(file: &Path) -> bool {
     match File::open(file) {
         Ok(file) => file.try_lock().is_ok(),
         Err(error) => error.kind() == std::io::ErrorKind::NotFound,
@@ -58,10 +58,10 @@ fn is_left(file: &Path) -> bool {
 }
 
 /// Removes the files of killed gateways.
-fn clear(folder: &Path) -> std::io::Result<()> {
+fn remove_abandoned(folder: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        if path.to_string_lossy().ends_with(ENDING) && is_left(&path) {
+        if path.to_string_lossy().ends_with(ENDING) && is_abandoned(&path) {
             let _ = std::fs::remove_file(path);
         }
     }

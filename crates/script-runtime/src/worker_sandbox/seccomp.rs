@@ -14,7 +14,7 @@ use seccompiler::{
 };
 
 /// Calls that are refused with any arguments.
-const NEVER: &[libc::c_long] = &[
+const DENIED_CALLS: &[libc::c_long] = &[
     // Sockets other than the inherited ones and the worker's own pairs.
     libc::SYS_socket,
     libc::SYS_connect,
@@ -112,7 +112,7 @@ const NEVER_HERE: &[libc::c_long] = &[
 const NEVER_HERE: &[libc::c_long] = &[];
 
 /// Calls whose first argument is a process id; allowed for this process only. 0 means this process.
-const OF_ITSELF: &[libc::c_long] = &[
+const OWN_PROCESS_CALLS: &[libc::c_long] = &[
     libc::SYS_prlimit64,
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_setscheduler,
@@ -125,7 +125,7 @@ const OF_ITSELF: &[libc::c_long] = &[
 
 /// Calls whose second argument is a process id if the first has the given value; allowed for this process
 /// only.
-const OF_ITSELF_SECOND: &[(libc::c_long, u64)] = &[(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
+const OWN_PROCESS_SECOND: &[(libc::c_long, u64)] = &[(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)];
 
 /// The lowest system call number of x32 (`__X32_SYSCALL_BIT`).
 #[cfg(target_arch = "x86_64")]
@@ -136,37 +136,39 @@ type SeccompRules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Applies the filters to this process and everything that it executes or forks.
 pub(super) fn apply() -> SeccompResult<()> {
-    for filter in filters(std::process::id().into())? {
+    for filter in build_filters(std::process::id().into())? {
         apply_filter(&filter)?;
     }
     Ok(())
 }
 
-fn filters(own: u64) -> SeccompResult<Vec<BpfProgram>> {
+fn build_filters(own: u64) -> SeccompResult<Vec<BpfProgram>> {
     // The C library first tries `clone3`, whose arguments a filter cannot read, and then falls back to
     // `clone`.
     let unseen = SeccompRules::from([(libc::SYS_clone3, Vec::new())]);
-    let mut all = vec![filter(refused(own)?, libc::EACCES)?, filter(unseen, libc::ENOSYS)?];
+    let mut all =
+        vec![compile_filter(denied_rules(own)?, libc::EACCES)?, compile_filter(unseen, libc::ENOSYS)?];
     #[cfg(target_arch = "x86_64")]
-    all.push(without_x32());
+    all.push(x32_filter());
     Ok(all)
 }
 
-fn filter(rules: SeccompRules, error: libc::c_int) -> SeccompResult<BpfProgram> {
+fn compile_filter(rules: SeccompRules, error: libc::c_int) -> SeccompResult<BpfProgram> {
     let refused = SeccompAction::Errno(u32::try_from(error)?);
     let filter =
         SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?;
     Ok(filter.try_into()?)
 }
 
-fn refused(own: u64) -> SeccompResult<SeccompRules> {
+fn denied_rules(own: u64) -> SeccompResult<SeccompRules> {
     use SeccompCmpOp::{MaskedEq, Ne};
 
-    let mut rules: SeccompRules = NEVER.iter().chain(NEVER_HERE).map(|call| (*call, Vec::new())).collect();
+    let mut rules: SeccompRules =
+        DENIED_CALLS.iter().chain(NEVER_HERE).map(|call| (*call, Vec::new())).collect();
     let is = |index, operator, value| {
         SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value).map_err(Box::<dyn Error>::from)
     };
-    for call in OF_ITSELF {
+    for call in OWN_PROCESS_CALLS {
         // Signals to process 0 go to the whole process group.
         let is_signal = matches!(*call, libc::SYS_kill | libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo);
         let mut others = vec![is(0, Ne, own)?];
@@ -175,7 +177,7 @@ fn refused(own: u64) -> SeccompResult<SeccompRules> {
         }
         rules.insert(*call, vec![SeccompRule::new(others)?]);
     }
-    for (call, process) in OF_ITSELF_SECOND {
+    for (call, process) in OWN_PROCESS_SECOND {
         let another_kind = SeccompRule::new(vec![is(0, Ne, *process)?])?;
         let another = SeccompRule::new(vec![is(1, Ne, own)?, is(1, Ne, 0)?])?;
         rules.insert(*call, vec![another_kind, another]);
@@ -195,7 +197,7 @@ fn refused(own: u64) -> SeccompResult<SeccompRules> {
 /// Refuses all calls of x32 as unimplemented. They have the same architecture value as 64-bit calls and
 /// differ only in their numbers.
 #[cfg(target_arch = "x86_64")]
-fn without_x32() -> BpfProgram {
+fn x32_filter() -> BpfProgram {
     const LOAD_WORD: u16 = 0x20;
     const IF_AT_LEAST: u16 = 0x35;
     const RETURN: u16 = 0x06;

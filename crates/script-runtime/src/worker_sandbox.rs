@@ -16,7 +16,7 @@
 //! code, and the sandbox guards against faults.
 
 #[cfg(target_os = "linux")]
-mod calls;
+mod seccomp;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ use std::process::Command;
 /// The paths that engines read besides their own folder: libraries, time zones, the size of the machine.
 /// No other files of `/etc`, since it contains configs and secrets; only the process itself in `/proc`, since
 /// the gateway's environment may contain secrets; no disks or shared memory in `/dev`.
-const SYSTEM: [&str; 28] = [
+const SYSTEM_PATHS: [&str; 28] = [
     "/usr",
     "/lib",
     "/lib64",
@@ -59,7 +59,7 @@ const SYSTEM: [&str; 28] = [
 ];
 
 /// The maximum size in bytes of a file that a worker writes.
-const LARGEST_FILE: u64 = 256 << 20;
+const MAX_FILE_SIZE: u64 = 256 << 20;
 
 /// The arguments of a worker's start.
 struct ConfineArguments {
@@ -73,7 +73,7 @@ struct ConfineArguments {
 }
 
 impl ConfineArguments {
-    fn take(arguments: &mut impl Iterator<Item = OsString>) -> Option<Self> {
+    fn parse(arguments: &mut impl Iterator<Item = OsString>) -> Option<Self> {
         let mut path = || arguments.next().map(PathBuf::from);
         let (code, home, folder, state) = (path()?, path()?, path()?, path()?);
         let mut number = || arguments.next()?.to_str()?.parse().ok();
@@ -86,9 +86,9 @@ impl ConfineArguments {
 /// Sandboxes this process and executes the worker: the arguments are those that follow a
 /// [`crate::WorkerLauncher`]'s. Must be called before a second thread exists. Returns only on failure, with
 /// the error.
-pub fn confined(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
+pub fn exec_sandboxed(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
     let mut rest = arguments.into_iter();
-    let Some(arguments) = ConfineArguments::take(&mut rest) else {
+    let Some(arguments) = ConfineArguments::parse(&mut rest) else {
         let missing = "a worker's code, home, folder, state, sockets and engine are missing";
         return io::Error::new(io::ErrorKind::InvalidInput, missing);
     };
@@ -105,13 +105,13 @@ pub fn confined(arguments: impl IntoIterator<Item = OsString>) -> io::Error {
 /// Returns the readable paths of a folder: the folder itself, or its entries without the state if it contains
 /// the state.
 #[cfg(target_os = "linux")]
-fn readable(folder: &Path, state: &Path) -> Vec<PathBuf> {
-    beside(folder, state).unwrap_or_else(|| vec![folder.to_owned()])
+fn readable_paths(folder: &Path, state: &Path) -> Vec<PathBuf> {
+    siblings_of_state(folder, state).unwrap_or_else(|| vec![folder.to_owned()])
 }
 
 /// Returns the entries of a folder other than the state, on each level down to it; `None` if the state is not
 /// inside.
-pub(crate) fn beside(folder: &Path, state: &Path) -> Option<Vec<PathBuf>> {
+pub(crate) fn siblings_of_state(folder: &Path, state: &Path) -> Option<Vec<PathBuf>> {
     let (mut at, state) = (std::fs::canonicalize(folder).ok()?, std::fs::canonicalize(state).ok()?);
     let below = state.strip_prefix(&at).ok()?.to_owned();
     let mut beside = Vec::new();
@@ -133,7 +133,7 @@ pub(crate) fn beside(folder: &Path, state: &Path) -> Option<Vec<PathBuf>> {
 fn bounds(arguments: &ConfineArguments) -> Option<String> {
     use rustix::process::{Resource, Rlimit, setrlimit};
 
-    let largest = Rlimit { current: Some(LARGEST_FILE), maximum: Some(LARGEST_FILE) };
+    let largest = Rlimit { current: Some(MAX_FILE_SIZE), maximum: Some(MAX_FILE_SIZE) };
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let set = setrlimit(Resource::Fsize, largest).and_then(|()| setrlimit(Resource::Core, none));
     let [first, second] = arguments.sockets;
@@ -168,8 +168,9 @@ fn files(arguments: &ConfineArguments) -> Option<String> {
     // The engine may be a link to the folder of its other files.
     let engine = std::fs::canonicalize(engine).ok();
     let beside = engine.as_deref().and_then(Path::parent);
-    let read = SYSTEM.iter().map(Path::new).chain([&**folder]).chain(beside);
-    let read: Vec<PathBuf> = read.flat_map(|open| readable(open, state)).chain([code.clone()]).collect();
+    let read = SYSTEM_PATHS.iter().map(Path::new).chain([&**folder]).chain(beside);
+    let read: Vec<PathBuf> =
+        read.flat_map(|open| readable_paths(open, state)).chain([code.clone()]).collect();
     let confine = || -> Result<_, RulesetError> {
         Ruleset::default()
             .handle_access(AccessFs::from_all(abi))?
@@ -197,7 +198,7 @@ fn files(arguments: &ConfineArguments) -> Option<String> {
 /// possible.
 #[cfg(target_os = "linux")]
 fn calls() -> Option<String> {
-    calls::apply().err().map(|error| format!("no filter on system calls: {error}"))
+    seccomp::apply().err().map(|error| format!("no filter on system calls: {error}"))
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -15,71 +15,73 @@ use script::InlinePlan;
 use services::{RequestCall, process_text};
 
 use super::ScriptRun;
-use crate::answer::HandlerReply;
-use crate::compose::{InlineAction, InlineEvaluation, InlineValue};
 use crate::frame::{self, CallReply, FramePayload};
+use crate::handler_reply::HandlerReply;
+use crate::inline_evaluation::{InlineAction, InlineEvaluation, InlineValue};
 use crate::setup::RunSetup;
 
 /// The kind of jobs.
-const KIND: &str = "script-answer";
+const JOB_KIND: &str = "script-answer";
 /// The factor by which it takes longer to combine texts than to read them: members of objects are sorted out.
-const COMBINED: usize = 4;
+const COMBINE_COST: usize = 4;
 
 /// The result of a call.
 enum InlineCallResult {
     /// A response that goes to the client.
-    Passed(HandlerReply),
+    PassedThrough(HandlerReply),
     /// A response, with its value unless a worker has to handle it.
     Done(CallReply, FramePayload, Option<InlineValue>),
 }
 
 impl ScriptRun {
     /// Executes the handler's recipe; `None` if it has none or a worker is needed.
-    pub(super) async fn composed(&mut self) -> Option<HandlerReply> {
+    pub(super) async fn try_inline(&mut self) -> Option<HandlerReply> {
         let recipe = self.generation.recipe(self.handler)?;
-        if recipe.calls() > self.setup.limits.calls as usize {
+        if recipe.call_count() > self.setup.limits.calls as usize {
             return None;
         }
-        self.follow(recipe).await
+        self.evaluate_recipe(recipe).await
     }
 
-    async fn follow(&mut self, recipe: Arc<InlinePlan>) -> Option<HandlerReply> {
-        let (query, has_body) = (self.ask.query.clone(), self.ask.body.kind != frame::PayloadKind::None);
-        let begin = move || InlineEvaluation::of(recipe, query, has_body);
-        let bytes = self.ask.query.len();
-        let mut composition = self.compose(bytes, begin).await??;
+    async fn evaluate_recipe(&mut self, recipe: Arc<InlinePlan>) -> Option<HandlerReply> {
+        let (query, has_body) =
+            (self.request.query.clone(), self.request.body.kind != frame::PayloadKind::None);
+        let begin = move || InlineEvaluation::new(recipe, query, has_body);
+        let bytes = self.request.query.len();
+        let mut composition = self.run_on_text(bytes, begin).await??;
         let mut under_way = FuturesUnordered::new();
         let mut is_usual = true;
         loop {
             while is_usual {
                 let next = if composition.bytes() <= SHORT_TEXT {
-                    composition.next()
+                    composition.next_action()
                 } else {
                     let bytes = composition.bytes();
-                    let step = move || (composition.next(), composition);
-                    let (next, moved) = self.compose(bytes, step).await?;
+                    let step = move || (composition.next_action(), composition);
+                    let (next, moved) = self.run_on_text(bytes, step).await?;
                     composition = moved;
                     next
                 };
                 match next {
                     InlineAction::Call(call) => {
                         let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
-                        under_way
-                            .push(async move { (call.step, call.site, made(&setup, &origin, call).await) });
+                        under_way.push(async move {
+                            (call.step, call.site, perform_call(&setup, &origin, call).await)
+                        });
                     }
                     InlineAction::Wait => break,
-                    InlineAction::Unusual => is_usual = false,
+                    InlineAction::Unsupported => is_usual = false,
                 }
             }
             match under_way.next().await {
-                Some((_, _, InlineCallResult::Passed(reply))) => return Some(reply),
+                Some((_, _, InlineCallResult::PassedThrough(reply))) => return Some(reply),
                 Some((step, site, InlineCallResult::Done(outcome, body, value))) => {
                     let bytes = body.bytes.len();
                     match value {
-                        Some(value) => composition.put(step, value, bytes),
+                        Some(value) => composition.store_result(step, value, bytes),
                         None => is_usual = false,
                     }
-                    self.calls.fetched.push((site, outcome, body));
+                    self.calls.fetched_results.push((site, outcome, body));
                     self.turn.consume_bytes(bytes).await;
                 }
                 None if is_usual => break,
@@ -87,34 +89,41 @@ impl ScriptRun {
             }
         }
         let bytes = composition.bytes();
-        let body = self.compose(bytes.saturating_mul(COMBINED), move || composition.answer()).await??;
-        HandlerReply::of(frame::HandlerAnswer { status: 0, headers: Bytes::new(), body }).ok()
+        let body = self
+            .run_on_text(bytes.saturating_mul(COMBINE_COST), move || composition.response_body())
+            .await??;
+        HandlerReply::from_answer(frame::HandlerAnswer { status: 0, headers: Bytes::new(), body }).ok()
     }
 
     /// Does a part of the work on texts of this length. `None` if the pool did not do it.
-    async fn compose<T: Send + 'static>(
+    async fn run_on_text<T: Send + 'static>(
         &mut self,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        process_text(&self.setup.scripts.offload, KIND, &self.origin.call, bytes, work).await.ok()
+        process_text(&self.setup.scripts.offload, JOB_KIND, &self.origin.call, bytes, work).await.ok()
     }
 }
 
-async fn made(setup: &RunSetup, origin: &RequestCall, call: crate::compose::InlineCall) -> InlineCallResult {
-    if !call.passes {
-        let (outcome, body) = setup.outside.send(&setup.scripts.offload, origin, call.errand).await;
+async fn perform_call(
+    setup: &RunSetup,
+    origin: &RequestCall,
+    call: crate::inline_evaluation::InlineCall,
+) -> InlineCallResult {
+    if !call.passes_through {
+        let (outcome, body) = setup.external_calls.send(&setup.scripts.offload, origin, call.errand).await;
         if outcome != CallReply::Ok {
             return InlineCallResult::Done(outcome, body, None);
         }
         let text = body.clone();
-        let value =
-            process_text(&setup.scripts.offload, KIND, origin, body.bytes.len(), || InlineValue::of(text));
+        let value = process_text(&setup.scripts.offload, JOB_KIND, origin, body.bytes.len(), || {
+            InlineValue::from_payload(text)
+        });
         let value = value.await.ok().flatten();
         return InlineCallResult::Done(outcome, body, value);
     }
-    match setup.outside.stream(origin, call.errand, setup.limits.upstream_bytes.0).await {
-        Ok(reply) => InlineCallResult::Passed(reply),
+    match setup.external_calls.stream(origin, call.errand, setup.limits.upstream_bytes.0).await {
+        Ok(reply) => InlineCallResult::PassedThrough(reply),
         Err((outcome, body)) => InlineCallResult::Done(outcome, body, None),
     }
 }

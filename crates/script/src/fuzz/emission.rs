@@ -13,10 +13,10 @@ use crate::{CompileOptions, LineStarts, ScriptProgram, compile, parse};
 const BUILT_IN: [&str; 4] = ["Array", "ArrayBuffer", "Number", "Object"];
 
 /// Compiles a text, and checks the program for consistency.
-fn compiled(source: &str) -> Option<ScriptProgram> {
+fn compile_checked(source: &str) -> Option<ScriptProgram> {
     match compile(source, "a.sjs", &CompileOptions::default()) {
         Ok(program) => {
-            check(source, &program);
+            check_program(source, &program);
             Some(program)
         }
         Err(found) => {
@@ -26,20 +26,20 @@ fn compiled(source: &str) -> Option<ScriptProgram> {
                     !it.message.is_empty() && !it.primary.text.is_empty() && !it.help.is_empty(),
                     "{it:?}"
                 );
-                assert!(it.render("a.sjs", source).contains(it.code.code()));
+                assert!(it.render("a.sjs", source).contains(it.code.as_str()));
             }
             None
         }
     }
 }
 
-fn check(source: &str, program: &ScriptProgram) {
+fn check_program(source: &str, program: &ScriptProgram) {
     let allocator = Allocator::default();
     let parsed = Parser::new(&allocator, &program.code, SourceType::script()).parse();
     let errors: Vec<_> = parsed.diagnostics.errors().collect();
     assert!(errors.is_empty(), "{errors:?}\n{source}\n---\n{}", program.code);
     let semantic = SemanticBuilder::new().build(&parsed.program).semantic;
-    let declared_nowhere = globals(source);
+    let declared_nowhere = undeclared_names(source);
     for name in global_names(&semantic) {
         let is_known = BUILT_IN.contains(&&*name) || declared_nowhere.contains(&name);
         assert!(is_known, "`{name}` is not in scope\n{source}\n---\n{}", program.code);
@@ -62,19 +62,19 @@ fn check(source: &str, program: &ScriptProgram) {
     for (number, line) in program.code.lines().enumerate() {
         let line_number = u32::try_from(number + 1).unwrap_or(u32::MAX);
         for column in 1..=u32::try_from(line.len()).unwrap_or(0).min(200) {
-            let original = program.map.original(line_number, column);
+            let original = program.map.original_position(line_number, column);
             assert!(original.is_none_or(|it| it.line as usize <= lines), "{original:?}");
         }
     }
     for graph in &program.graphs {
         assert!(graph.edges.iter().all(|(from, to, _)| from < to && *to < graph.nodes.len()), "{graph:?}");
-        assert!(!graph.text().is_empty() && graph.svg().ends_with("</svg>\n"));
+        assert!(!graph.to_text().is_empty() && graph.to_svg().ends_with("</svg>\n"));
     }
     assert!(LineStarts::new(source).position(source.len()).line > 0);
 }
 
 /// Returns the names that a text uses without a declaration.
-fn globals(source: &str) -> BTreeSet<String> {
+fn undeclared_names(source: &str) -> BTreeSet<String> {
     let allocator = Allocator::default();
     let parsed = parse::parse(&allocator, source);
     parsed.tree.iter().flat_map(|tree| global_names(&tree.semantic)).collect()
@@ -87,7 +87,7 @@ fn global_names(semantic: &Semantic<'_>) -> Vec<String> {
 #[test]
 fn compiles_any_text_or_reports_complete_diagnostics() {
     ::fuzz::check(&WORDS, |bytes: &[u8]| {
-        compiled(&String::from_utf8_lossy(bytes));
+        compile_checked(&String::from_utf8_lossy(bytes));
     });
 }
 
@@ -95,7 +95,7 @@ fn compiles_any_text_or_reports_complete_diagnostics() {
 fn compiles_random_programs_or_reports_complete_diagnostics() {
     let compiled_too = std::cell::Cell::new(0);
     ::fuzz::check(&[], |bytes: &[u8]| {
-        let is_compiled = compiled(&write::program(bytes).0).is_some();
+        let is_compiled = compile_checked(&write::program(bytes).0).is_some();
         compiled_too.set(compiled_too.get() + u32::from(is_compiled));
     });
     println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);
@@ -109,7 +109,7 @@ fn random_javascript_in_a_handler_stays_javascript() {
         let source = format!(
             "service s {{ state a = 1, b = []\n res '/a' on POST {{ res get = '/b', g = '/c'\n {body}\n }} }}"
         );
-        compiled_too.set(compiled_too.get() + u32::from(compiled(&source).is_some()));
+        compiled_too.set(compiled_too.get() + u32::from(compile_checked(&source).is_some()));
     });
     println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);
 }
@@ -118,7 +118,7 @@ fn random_javascript_in_a_handler_stays_javascript() {
 fn functions_of_every_block_compile_with_their_variables_in_scope() {
     let compiled_too = std::cell::Cell::new(0);
     ::fuzz::check(&[], |bytes: &[u8]| {
-        let is_compiled = compiled(&write::functions(bytes)).is_some();
+        let is_compiled = compile_checked(&write::functions(bytes)).is_some();
         compiled_too.set(compiled_too.get() + u32::from(is_compiled));
     });
     println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);
@@ -137,7 +137,7 @@ fn last_statement_of_a_resource_is_terminated() {
             "service s {{ function f() {{}} var a; res '/a' on GET {{ res '/b' {{ {block} }} respond 1 }} f() }}"
         );
         for source in [top, nested] {
-            compiled(&source);
+            compile_checked(&source);
         }
     }
 }
@@ -160,7 +160,7 @@ fn any_members_of_a_status_response_compile() {
         let source = format!(
             "service s {{ res '/a' on POST {{ state body = 1\n respond {{ 404: {{ {members} }} }} }} }}"
         );
-        compiled(&source).unwrap_or_else(|| panic!("{source}"));
+        compile_checked(&source).unwrap_or_else(|| panic!("{source}"));
     }
 }
 
@@ -173,10 +173,10 @@ fn compiles_damaged_programs_or_reports_complete_diagnostics() {
         include_str!("../../tests/listings/7.sjs"),
     ];
     for good in all {
-        compiled(good).unwrap_or_else(|| panic!("{good}"));
+        compile_checked(good).unwrap_or_else(|| panic!("{good}"));
         ::fuzz::check(&[], |bytes: &[u8]| {
             let few = &bytes[..bytes.len().min(9)];
-            compiled(&String::from_utf8_lossy(&::fuzz::damaged(good.as_bytes(), few)));
+            compile_checked(&String::from_utf8_lossy(&::fuzz::damaged(good.as_bytes(), few)));
         });
     }
 }

@@ -6,25 +6,25 @@ use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
 
 use super::ScriptAnalysis;
-use super::cells::captured_at;
-use super::code::{CodeText, FunctionRole, children};
+use super::cells::capturing_statement;
+use super::code::{CodeText, FunctionRole, child_statements};
 use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
 use crate::program::CellScope;
 use crate::syntax::ConstructKind;
 
 pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
-    statements(&analysis.code, found);
-    modules(&analysis.code, found);
-    names(&analysis.code, found);
-    shared(analysis, found);
-    paths(analysis, found);
-    cells(analysis, found);
-    calls(analysis, found);
+    check_statements(&analysis.code, found);
+    check_modules(&analysis.code, found);
+    check_reserved_names(&analysis.code, found);
+    check_shared_variables(analysis, found);
+    check_resource_paths(analysis, found);
+    check_cells(analysis, found);
+    check_request_calls(analysis, found);
 }
 
 /// Checks that the top level of a file has only constants, functions and services.
-fn statements(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
-    for statement in children(code, NodeId::ROOT) {
+fn check_statements(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    for statement in child_statements(code, NodeId::ROOT) {
         let is_fine = matches!(
             code.kind(statement),
             AstKind::VariableDeclaration(_)
@@ -38,7 +38,7 @@ fn statements(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
         }
         found.push(ScriptDiagnostic::error(
             DiagnosticCode::TopLevel,
-            code.place(statement),
+            code.node_range(statement),
             "only constants and functions are allowed outside of services",
             "this would run once in each worker",
             "move it into a handler; what handlers use is declared with `const` or `function`",
@@ -46,7 +46,7 @@ fn statements(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     }
 }
 
-fn modules(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_modules(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     for node in code.semantic.nodes().iter() {
         let (what, help) = match node.kind() {
             AstKind::ImportMeta(_) => {
@@ -63,7 +63,7 @@ fn modules(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
         };
         found.push(ScriptDiagnostic::error(
             DiagnosticCode::Module,
-            code.place(node.id()),
+            code.node_range(node.id()),
             what,
             "not allowed here",
             help,
@@ -72,7 +72,7 @@ fn modules(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
 }
 
 /// Rejects names that the emitted code uses, such as `$r`.
-fn names(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_reserved_names(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let is_ours = |name: &str| {
         let rest = name.strip_prefix('$');
         rest.is_some_and(|rest| {
@@ -88,7 +88,7 @@ fn names(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
         if is_ours(&name) {
             found.push(ScriptDiagnostic::error(
                 DiagnosticCode::ReservedName,
-                code.place(node.id()),
+                code.node_range(node.id()),
                 format!("the name `{name}` is taken"),
                 "the compiled code uses it",
                 "choose another; `$s`, `$r`, `$c` and `$` with a number are reserved",
@@ -98,47 +98,47 @@ fn names(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
 }
 
 /// Reports changes of variables outside of handlers, since each worker has its own.
-fn shared(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_shared_variables(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let code = &analysis.code;
     for change in &analysis.flow.changes {
-        let is_plain = analysis.names.thing(change.symbol).is_none();
+        let is_plain = analysis.names.symbol_meaning(change.symbol).is_none();
         let declared = code.declaration(change.symbol);
         // Code at the level of the declaration initialises the variable.
-        let sets_up = code.function_of(change.node) == code.function_of(declared)
+        let sets_up = code.enclosing_function(change.node) == code.enclosing_function(declared)
             || !runs_in_request(code, change.node);
-        if !is_plain || !is_outside(code, declared) || sets_up || !change.is_sure {
+        if !is_plain || !is_worker_global(code, declared) || sets_up || !change.is_certain {
             continue;
         }
         let name = code.name(change.symbol);
-        let place = match code.functions[code.function_of(declared)].role {
+        let place = match code.functions[code.enclosing_function(declared)].role {
             FunctionRole::Resource(_) => "resource",
             _ => "service",
         };
         let error = ScriptDiagnostic::error(
             DiagnosticCode::SharedVariable,
-            code.place(change.node),
+            code.node_range(change.node),
             format!("`{name}` is changed by a request, and each worker has its own"),
             "other workers don't see this change",
             format!("declare it as state, in the {place}: `state {name}`"),
         );
-        let error = error.and(code.declared(change.symbol), "declared outside of handlers");
+        let error = error.with_label(code.declaration_range(change.symbol), "declared outside of handlers");
         found.push(if change.is_assignment { error } else { error.as_warning() });
     }
 }
 
 /// Whether a variable exists once in each worker. The block of a nested resource is outside of the enclosing
 /// handler.
-fn is_outside(code: &CodeText<'_, '_>, declared: NodeId) -> bool {
-    let role = code.functions[code.function_of(declared)].role;
+fn is_worker_global(code: &CodeText<'_, '_>, declared: NodeId) -> bool {
+    let role = code.functions[code.enclosing_function(declared)].role;
     matches!(role, FunctionRole::File | FunctionRole::Service(_) | FunctionRole::Resource(_))
 }
 
 /// Checks that the paths of top-level resources are literals.
-fn paths(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_resource_paths(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let code = &analysis.code;
     for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
         let ConstructKind::Res { path, literal: None, .. } = &construct.kind else { continue };
-        if code.handler_of(code.statements[id]).is_some() {
+        if code.enclosing_handler(code.statements[id]).is_some() {
             continue;
         }
         found.push(ScriptDiagnostic::error(
@@ -152,24 +152,27 @@ fn paths(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
 }
 
 fn runs_in_request(code: &CodeText<'_, '_>, node: NodeId) -> bool {
-    matches!(code.functions[code.function_of(node)].role, FunctionRole::Plain | FunctionRole::Handler(_))
+    matches!(
+        code.functions[code.enclosing_function(node)].role,
+        FunctionRole::Plain | FunctionRole::Handler(_)
+    )
 }
 
-fn cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for cell in &names.cells {
         if let Some(initial) = cell.initial.filter(|initial| is_function(code, *initial)) {
-            found.push(function_as_state(code, initial));
+            found.push(function_state_error(code, initial));
         }
-        for reference in code.uses(cell.symbol) {
+        for reference in code.symbol_references(cell.symbol) {
             let node = reference.node_id();
-            let seen = captured_at(code, node, code.declaration(cell.symbol)).unwrap_or(node);
-            let role = code.functions[code.function_of(seen)].role;
-            let in_initial = cells_initial(code, node);
+            let seen = capturing_statement(code, node, code.declaration(cell.symbol)).unwrap_or(node);
+            let role = code.functions[code.enclosing_function(seen)].role;
+            let in_initial = is_in_state_declaration(code, node);
             if in_initial && !matches!(cell.scope, CellScope::Handler(_)) && seen == node {
                 found.push(ScriptDiagnostic::error(
                     DiagnosticCode::InitialState,
-                    code.place(node),
+                    code.node_range(node),
                     format!("an initial value uses the state `{}`", cell.name),
                     "the order of the two is undefined",
                     "begin with a constant, and compute the rest in a handler",
@@ -181,41 +184,41 @@ fn cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
             {
                 found.push(ScriptDiagnostic::error(
                     DiagnosticCode::StateUse,
-                    code.place(node),
+                    code.node_range(node),
                     format!("the state `{}` is used outside of a handler", cell.name),
                     "there is no request to read it for",
                     "use it in a handler, or in a function that handlers call",
                 ));
             }
-            assigned(code, node, found);
+            check_assigned_value(code, node, found);
         }
     }
 }
 
 /// Rejects uses of functions that need a request where there is none.
-fn calls(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
-    let ScriptAnalysis { code, names, touched, calls, .. } = analysis;
+fn check_request_calls(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    let ScriptAnalysis { code, names, state_accesses: touched, calls, .. } = analysis;
     for (id, routine) in code.functions.iter().enumerate() {
         if matches!(routine.role, FunctionRole::Plain | FunctionRole::Handler(_)) {
             continue;
         }
-        for (used, node) in touched.uses_of(id) {
+        for (used, node) in touched.referenced_functions(id) {
             // `calls` reports functions that wait, and callbacks. `capture` reports a handler's own state.
-            if code.function_of(*node) != id || calls.asynchronous.contains(used) {
+            if code.enclosing_function(*node) != id || calls.async_functions.contains(used) {
                 continue;
             }
             let is_shared = |cell: usize| !matches!(names.cells[cell].scope, CellScope::Handler(_));
             // A handler's function that is copied into an initial value is not in `given`.
-            let is_handlers = code.own_handler_of(code.functions[*used].node).is_some();
-            let touches = || touched.all_by(*used).iter().any(|access| is_shared(access.cell));
-            let needs_request = calls.given.contains(used) || (is_handlers && touches());
+            let is_handlers = code.emitting_handler(code.functions[*used].node).is_some();
+            let touches = || touched.reachable_accesses(*used).iter().any(|access| is_shared(access.cell));
+            let needs_request = calls.run_receivers.contains(used) || (is_handlers && touches());
             if !needs_request {
                 continue;
             }
-            let name = code.text_of(*node);
+            let name = code.node_text(*node);
             found.push(ScriptDiagnostic::error(
                 DiagnosticCode::StateUse,
-                code.place(*node),
+                code.node_range(*node),
                 format!("`{name}` needs the request that it runs for, and is used outside of a handler"),
                 "no request has arrived yet",
                 format!("use `{name}` in a handler, or in a function that handlers call"),
@@ -225,17 +228,17 @@ fn calls(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
 }
 
 /// Whether a node is in a declaration of state.
-fn cells_initial(code: &CodeText<'_, '_>, node: NodeId) -> bool {
+fn is_in_state_declaration(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     let mut around = code.ancestors(node).filter_map(|it| code.construct_at(it));
     around.next().is_some_and(|id| matches!(code.construct(id).kind, ConstructKind::State { .. }))
 }
 
 /// Checks rule 8: state is data.
-fn assigned(code: &CodeText<'_, '_>, node: NodeId, found: &mut Vec<ScriptDiagnostic>) {
+fn check_assigned_value(code: &CodeText<'_, '_>, node: NodeId, found: &mut Vec<ScriptDiagnostic>) {
     let AstKind::AssignmentExpression(assignment) = code.kind(code.parent(node)) else { return };
-    let value = super::code::node_of(code, code.parent(node), assignment.right.span());
+    let value = super::code::find_node_by_span(code, code.parent(node), assignment.right.span());
     if let Some(value) = value.filter(|value| *value != node && is_function(code, *value)) {
-        found.push(function_as_state(code, value));
+        found.push(function_state_error(code, value));
     }
 }
 
@@ -243,8 +246,8 @@ fn is_function(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     matches!(code.kind(node), AstKind::Function(_) | AstKind::ArrowFunctionExpression(_) | AstKind::Class(_))
 }
 
-fn function_as_state(code: &CodeText<'_, '_>, node: NodeId) -> ScriptDiagnostic {
-    let place = code.place(node);
+fn function_state_error(code: &CodeText<'_, '_>, node: NodeId) -> ScriptDiagnostic {
+    let place = code.node_range(node);
     ScriptDiagnostic::error(
         DiagnosticCode::StateFunction,
         place.start..place.end,

@@ -16,20 +16,20 @@ use serde_json::Value;
 
 use super::ScriptAnalysis;
 use super::calls::WaitOperation;
-use super::code::{children, plain, statements};
+use super::code::{argument_expression, body_statements, child_statements};
 use super::names::SymbolMeaning;
 use super::template;
+use crate::inline_plan::{InlineOperation, InlinePlan, InlineStep, ObjectEntry, UrlPiece, ValuePart};
 use crate::method::HandlerMethod;
 use crate::program::ConcurrencyClass;
-use crate::recipe::{InlineOperation, InlinePlan, InlineStep, ObjectEntry, UrlPiece, ValuePart};
 use crate::syntax::ConstructKind;
 
 /// The maximum nesting of objects and lists, since the evaluation is recursive.
-const DEEPEST: usize = 16;
+const MAX_NESTING: usize = 16;
 /// Whole numbers below this are spelled with digits only.
-const WHOLE: f64 = 1e15;
+const INTEGER_NOTATION_LIMIT: f64 = 1e15;
 /// The members that every object inherits.
-const INHERITED: [&str; 12] = [
+const INHERITED_MEMBERS: [&str; 12] = [
     "__defineGetter__",
     "__defineSetter__",
     "__lookupGetter__",
@@ -52,73 +52,75 @@ enum ResourceUrlPart {
 }
 
 struct InlinePlanBuilder<'c, 'p, 'a> {
-    it: &'c ScriptAnalysis<'p, 'a>,
+    analysis: &'c ScriptAnalysis<'p, 'a>,
     sites: &'c BTreeMap<NodeId, usize>,
     handler: NodeId,
     steps: Vec<InlineStep>,
     /// The values of variables.
-    known: HashMap<SymbolId, ValuePart>,
+    variable_values: HashMap<SymbolId, ValuePart>,
     /// The resources that the handler has declared so far.
     resources: HashMap<usize, Vec<ResourceUrlPart>>,
     /// The steps that the next step has to wait for.
-    after: Vec<usize>,
+    next_dependencies: Vec<usize>,
     in_par: bool,
     answer: Option<ValuePart>,
 }
 
 /// Returns the recipe of a handler, if it is simple enough. `sites` are the numbers of calls.
-pub(crate) fn recipe(
+pub(crate) fn build_inline_plan(
     analysis: &ScriptAnalysis<'_, '_>,
     sites: &BTreeMap<NodeId, usize>,
     handler: usize,
 ) -> Option<InlinePlan> {
-    let (it, classified) = (&analysis.names.handlers[handler], &analysis.handlers[handler].classified);
+    let (it, classified) = (&analysis.names.handlers[handler], &analysis.handlers[handler].classification);
     let is_nested = analysis.names.resources[it.resource].parent.is_some();
     if is_nested || classified.class != ConcurrencyClass::Stateless {
         return None;
     }
     let node = analysis.code.functions[it.function].node;
     let mut cook = InlinePlanBuilder {
-        it: analysis,
+        analysis,
         sites,
         handler: node,
         steps: Vec::new(),
-        known: HashMap::new(),
+        variable_values: HashMap::new(),
         resources: HashMap::new(),
-        after: Vec::new(),
+        next_dependencies: Vec::new(),
         in_par: false,
         answer: None,
     };
-    for statement in statements(&analysis.code, node) {
-        cook.statement(statement)?;
+    for statement in body_statements(&analysis.code, node) {
+        cook.plan_statement(statement)?;
     }
     Some(InlinePlan { steps: cook.steps, answer: cook.answer? })
 }
 
 impl<'a> InlinePlanBuilder<'_, '_, 'a> {
-    fn statement(&mut self, node: NodeId) -> Option<()> {
+    fn plan_statement(&mut self, node: NodeId) -> Option<()> {
         if self.answer.is_some() {
             return None;
         }
-        let code = &self.it.code;
+        let code = &self.analysis.code;
         let construct = code.construct_at(node).map(|id| &code.construct(id).kind);
         match (code.kind(node), construct) {
             (AstKind::VariableDeclaration(declaration), Some(ConstructKind::External { .. })) => declaration
                 .declarations
                 .iter()
-                .try_for_each(|it| self.resource(it.id.get_binding_identifier()?.symbol_id.get()?)),
-            (AstKind::VariableDeclaration(declaration), None) => self.declaration(declaration),
-            (AstKind::ThrowStatement(it), Some(ConstructKind::Respond { .. })) => self.respond(&it.argument),
-            (AstKind::BlockStatement(_), Some(ConstructKind::Par)) if !self.in_par => self.par(node),
+                .try_for_each(|it| self.plan_resource(it.id.get_binding_identifier()?.symbol_id.get()?)),
+            (AstKind::VariableDeclaration(declaration), None) => self.plan_declaration(declaration),
+            (AstKind::ThrowStatement(it), Some(ConstructKind::Respond { .. })) => {
+                self.plan_respond(&it.argument)
+            }
+            (AstKind::BlockStatement(_), Some(ConstructKind::Par)) if !self.in_par => self.plan_par(node),
             (AstKind::ExpressionStatement(it), None) => match it.expression.without_parentheses() {
                 Expression::AssignmentExpression(it) if it.operator == AssignmentOperator::Assign => {
                     let AssignmentTarget::AssignmentTargetIdentifier(name) = &it.left else { return None };
-                    let symbol = self.symbol(name)?;
+                    let symbol = self.referenced_symbol(name)?;
                     let is_constant = code.semantic.scoping().symbol_flags(symbol).is_const_variable();
-                    let value = self.value(&it.right)?;
-                    (!is_constant && self.known.insert(symbol, value).is_some()).then_some(())
+                    let value = self.value_part(&it.right)?;
+                    (!is_constant && self.variable_values.insert(symbol, value).is_some()).then_some(())
                 }
-                Expression::CallExpression(call) => self.call(call, false).map(|_| ()),
+                Expression::CallExpression(call) => self.plan_call(call, false).map(|_| ()),
                 _ => None,
             },
             (AstKind::EmptyStatement(_), None) => Some(()),
@@ -126,34 +128,36 @@ impl<'a> InlinePlanBuilder<'_, '_, 'a> {
         }
     }
 
-    fn par(&mut self, block: NodeId) -> Option<()> {
+    fn plan_par(&mut self, block: NodeId) -> Option<()> {
         let first = self.steps.len();
         self.in_par = true;
-        children(&self.it.code, block).into_iter().try_for_each(|statement| self.statement(statement))?;
+        child_statements(&self.analysis.code, block)
+            .into_iter()
+            .try_for_each(|statement| self.plan_statement(statement))?;
         self.in_par = false;
         if self.steps.len() > first {
-            self.after = (first..self.steps.len()).collect();
+            self.next_dependencies = (first..self.steps.len()).collect();
         }
         Some(())
     }
 
-    fn declaration(&mut self, declaration: &VariableDeclaration<'a>) -> Option<()> {
+    fn plan_declaration(&mut self, declaration: &VariableDeclaration<'a>) -> Option<()> {
         if declaration.kind.is_using() {
             return None;
         }
         for declarator in &declaration.declarations {
             let symbol = declarator.id.get_binding_identifier()?.symbol_id.get()?;
             // A redeclared parameter is not an ordinary variable.
-            if self.it.names.thing(symbol).is_some() {
+            if self.analysis.names.symbol_meaning(symbol).is_some() {
                 return None;
             }
             match &declarator.init {
                 Some(value) => {
-                    let value = self.value(value)?;
-                    self.known.insert(symbol, value);
+                    let value = self.value_part(value)?;
+                    self.variable_values.insert(symbol, value);
                 }
                 None => {
-                    self.known.entry(symbol).or_insert(ValuePart::Undefined);
+                    self.variable_values.entry(symbol).or_insert(ValuePart::Undefined);
                 }
             }
         }
@@ -161,21 +165,21 @@ impl<'a> InlinePlanBuilder<'_, '_, 'a> {
     }
 
     /// Declares a resource. The values in its URL are evaluated at the declaration.
-    fn resource(&mut self, symbol: SymbolId) -> Option<()> {
-        let (code, names) = (&self.it.code, &self.it.names);
+    fn plan_resource(&mut self, symbol: SymbolId) -> Option<()> {
+        let (code, names) = (&self.analysis.code, &self.analysis.names);
         let external = names.external(symbol)?;
         let mut links = Vec::new();
         for part in &names.externals[external].template.parts {
             links.push(match part {
                 template::UrlPatternPart::Text(text) => ResourceUrlPart::Text(text.clone()),
                 template::UrlPatternPart::Value(place) => {
-                    let mut nodes = code.inside(code.declaration(symbol));
-                    let value = match code.kind(nodes.find(|node| code.place(*node) == *place)?) {
-                        AstKind::IdentifierReference(name) => self.variable(name)?,
-                        AstKind::StaticMemberExpression(member) => self.member(member)?,
+                    let mut nodes = code.subtree_nodes(code.declaration(symbol));
+                    let value = match code.kind(nodes.find(|node| code.node_range(*node) == *place)?) {
+                        AstKind::IdentifierReference(name) => self.variable_value(name)?,
+                        AstKind::StaticMemberExpression(member) => self.member_value(member)?,
                         _ => return None,
                     };
-                    ResourceUrlPart::Step(self.step(step_of(&value), InlineOperation::Text(value)))
+                    ResourceUrlPart::Step(self.add_step(part_step(&value), InlineOperation::Text(value)))
                 }
             });
         }
@@ -183,36 +187,36 @@ impl<'a> InlinePlanBuilder<'_, '_, 'a> {
         Some(())
     }
 
-    fn respond(&mut self, value: &Expression<'a>) -> Option<()> {
+    fn plan_respond(&mut self, value: &Expression<'a>) -> Option<()> {
         let bare = value.without_parentheses();
         self.answer = Some(match bare {
-            Expression::CallExpression(call) => self.call(call, true)?,
-            _ => self.composed(bare, 0)?,
+            Expression::CallExpression(call) => self.plan_call(call, true)?,
+            _ => self.composed_value(bare, 0)?,
         });
         Some(())
     }
 
     /// Converts an expression that may be an object or a list, or a value in one.
-    fn composed(&mut self, expression: &Expression<'a>, depth: usize) -> Option<ValuePart> {
-        if depth == DEEPEST {
+    fn composed_value(&mut self, expression: &Expression<'a>, depth: usize) -> Option<ValuePart> {
+        if depth == MAX_NESTING {
             return None;
         }
         match expression.without_parentheses() {
-            Expression::ObjectExpression(object) => self.object(object, depth),
+            Expression::ObjectExpression(object) => self.object_value(object, depth),
             Expression::ArrayExpression(list) => {
                 let items = list.elements.iter().map(|item| match item {
                     ArrayExpressionElement::SpreadElement(_) | ArrayExpressionElement::Elision(_) => None,
-                    item => self.composed(item.as_expression()?, depth + 1),
+                    item => self.composed_value(item.as_expression()?, depth + 1),
                 });
                 items.collect::<Option<_>>().map(ValuePart::List)
             }
-            value => self.value(value),
+            value => self.value_part(value),
         }
     }
 
-    fn object(&mut self, object: &ObjectExpression<'a>, depth: usize) -> Option<ValuePart> {
+    fn object_value(&mut self, object: &ObjectExpression<'a>, depth: usize) -> Option<ValuePart> {
         let entries = object.properties.iter().map(|property| match property {
-            ObjectPropertyKind::SpreadProperty(spread) => match self.value(&spread.argument)? {
+            ObjectPropertyKind::SpreadProperty(spread) => match self.value_part(&spread.argument)? {
                 ValuePart::Step(step) => Some(ObjectEntry::Spread(step)),
                 _ => None,
             },
@@ -225,69 +229,73 @@ impl<'a> InlinePlanBuilder<'_, '_, 'a> {
                 if is_index || name.bytes().any(is_odd) || matches!(&*name, "toJSON" | "__proto__") {
                     return None;
                 }
-                Some(ObjectEntry::Named(name.into_owned(), self.composed(&it.value, depth + 1)?))
+                Some(ObjectEntry::Named(name.into_owned(), self.composed_value(&it.value, depth + 1)?))
             }
         });
         entries.collect::<Option<_>>().map(ValuePart::Object)
     }
 
     /// Converts an expression to a constant, a variable's value, or the value of a step.
-    fn value(&mut self, expression: &Expression<'a>) -> Option<ValuePart> {
+    fn value_part(&mut self, expression: &Expression<'a>) -> Option<ValuePart> {
         let constant = |value: Value| Some(ValuePart::Constant(value));
         match expression.without_parentheses() {
             Expression::StringLiteral(text) if !text.lone_surrogates => constant(text.value.as_str().into()),
             #[expect(clippy::cast_possible_truncation, reason = "a whole number of at most 15 digits")]
-            Expression::NumericLiteral(it) if it.value.fract() == 0.0 && it.value < WHOLE => {
+            Expression::NumericLiteral(it)
+                if it.value.fract() == 0.0 && it.value < INTEGER_NOTATION_LIMIT =>
+            {
                 constant((it.value as i64).into())
             }
             Expression::BooleanLiteral(it) => constant(it.value.into()),
             Expression::NullLiteral(_) => constant(Value::Null),
-            Expression::Identifier(name) => self.variable(name),
-            Expression::StaticMemberExpression(member) => self.member(member),
-            Expression::CallExpression(call) => self.call(call, false),
+            Expression::Identifier(name) => self.variable_value(name),
+            Expression::StaticMemberExpression(member) => self.member_value(member),
+            Expression::CallExpression(call) => self.plan_call(call, false),
             _ => None,
         }
     }
 
-    fn symbol(&self, name: &IdentifierReference<'a>) -> Option<SymbolId> {
-        self.it.code.semantic.scoping().get_reference(name.reference_id.get()?).symbol_id()
+    fn referenced_symbol(&self, name: &IdentifierReference<'a>) -> Option<SymbolId> {
+        self.analysis.code.semantic.scoping().get_reference(name.reference_id.get()?).symbol_id()
     }
 
-    fn variable(&self, name: &IdentifierReference<'a>) -> Option<ValuePart> {
-        self.known.get(&self.symbol(name)?).cloned()
+    fn variable_value(&self, name: &IdentifierReference<'a>) -> Option<ValuePart> {
+        self.variable_values.get(&self.referenced_symbol(name)?).cloned()
     }
 
     /// Converts `query.id`, or a member of a step's value.
-    fn member(&mut self, member: &StaticMemberExpression<'a>) -> Option<ValuePart> {
+    fn member_value(&mut self, member: &StaticMemberExpression<'a>) -> Option<ValuePart> {
         let name = member.property.name.as_str();
-        if member.optional || INHERITED.contains(&name) {
+        if member.optional || INHERITED_MEMBERS.contains(&name) {
             return None;
         }
         if let Expression::Identifier(object) = member.object.without_parentheses()
-            && self.it.names.thing(self.symbol(object)?) == Some(SymbolMeaning::Query)
+            && self.analysis.names.symbol_meaning(self.referenced_symbol(object)?)
+                == Some(SymbolMeaning::Query)
         {
             return (!name.starts_with('$')).then(|| ValuePart::Query(name.to_owned()));
         }
-        match self.value(&member.object)? {
+        match self.value_part(&member.object)? {
             ValuePart::Step(of) => {
-                Some(ValuePart::Step(self.step(Some(of), InlineOperation::Member(of, name.to_owned()))))
+                Some(ValuePart::Step(self.add_step(Some(of), InlineOperation::Member(of, name.to_owned()))))
             }
             _ => None,
         }
     }
 
-    fn call(&mut self, call: &CallExpression<'a>, passes: bool) -> Option<ValuePart> {
+    fn plan_call(&mut self, call: &CallExpression<'a>, passes: bool) -> Option<ValuePart> {
         let node = call.node_id.get();
-        let WaitOperation::Resource { external, symbol, method } = *self.it.calls.waits.get(&node)? else {
+        let WaitOperation::Resource { external, symbol, method } = *self.analysis.calls.waits.get(&node)?
+        else {
             return None;
         };
         if !matches!(method, HandlerMethod::Get | HandlerMethod::Head | HandlerMethod::Options) {
             return None;
         }
-        let given = call.arguments.iter().map(|it| self.value(plain(it)?));
+        let given = call.arguments.iter().map(|it| self.value_part(argument_expression(it)?));
         let given: Vec<ValuePart> = given.collect::<Option<_>>()?;
-        let mut uses: Vec<usize> = given.iter().filter_map(step_of).collect();
-        let url = self.url(external, symbol, given)?;
+        let mut uses: Vec<usize> = given.iter().filter_map(part_step).collect();
+        let url = self.call_url(external, symbol, given)?;
         uses.extend(
             url.iter().filter_map(|piece| if let UrlPiece::Step(step) = piece { Some(*step) } else { None }),
         );
@@ -295,19 +303,19 @@ impl<'a> InlinePlanBuilder<'_, '_, 'a> {
             uses.extend(0..self.steps.len());
         }
         let site = *self.sites.get(&node)?;
-        Some(ValuePart::Step(self.step(uses, InlineOperation::Call { site, method, url, passes })))
+        Some(ValuePart::Step(self.add_step(uses, InlineOperation::Call { site, method, url, passes })))
     }
 
     /// Returns the URL of a call. URLs that begin with `/` belong to the same service, where arguments keep
     /// their types, so they have no recipe.
-    fn url(&self, external: usize, symbol: SymbolId, given: Vec<ValuePart>) -> Option<Vec<UrlPiece>> {
-        let code = &self.it.code;
+    fn call_url(&self, external: usize, symbol: SymbolId, given: Vec<ValuePart>) -> Option<Vec<UrlPiece>> {
+        let code = &self.analysis.code;
         let is_own = code.is_inside(code.declaration(symbol), self.handler);
         let outer: Vec<ResourceUrlPart>;
         let links = if is_own {
             self.resources.get(&external)?
         } else {
-            let parts = self.it.names.externals[external].template.parts.iter();
+            let parts = self.analysis.names.externals[external].template.parts.iter();
             let texts = parts.map(|part| match part {
                 template::UrlPatternPart::Text(text) => Some(ResourceUrlPart::Text(text.clone())),
                 template::UrlPatternPart::Value(_) => None,
@@ -336,8 +344,8 @@ impl<'a> InlinePlanBuilder<'_, '_, 'a> {
     }
 
     /// Adds a step that uses the values of the steps `uses`.
-    fn step(&mut self, uses: impl IntoIterator<Item = usize>, what: InlineOperation) -> usize {
-        let mut after = self.after.clone();
+    fn add_step(&mut self, uses: impl IntoIterator<Item = usize>, what: InlineOperation) -> usize {
+        let mut after = self.next_dependencies.clone();
         if self.in_par {
             after.extend(uses);
             after.sort_unstable();
@@ -346,13 +354,13 @@ impl<'a> InlinePlanBuilder<'_, '_, 'a> {
         self.steps.push(InlineStep { after, what });
         let step = self.steps.len() - 1;
         if !self.in_par {
-            self.after = vec![step];
+            self.next_dependencies = vec![step];
         }
         step
     }
 }
 
-fn step_of(part: &ValuePart) -> Option<usize> {
+fn part_step(part: &ValuePart) -> Option<usize> {
     match part {
         ValuePart::Step(step) => Some(*step),
         _ => None,
