@@ -93,7 +93,7 @@ fn record(
 
 /// Parses a recording.
 pub(crate) fn recording(bytes: &[u8]) -> Result<RunRecording, CliError> {
-    RunRecording::read(bytes).map_err(|error| unreadable(&error))
+    RunRecording::parse(bytes).map_err(|error| unreadable(&error))
 }
 
 /// Returns the error for an invalid recording, with a hint.

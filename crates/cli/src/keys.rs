@@ -55,7 +55,7 @@ pub(crate) fn new(arguments: &NewKeyArguments) -> anyhow::Result<CliExitCode> {
     let pkcs8 = pkcs8.map_err(failed)?;
     let key = DeveloperKey::read(pkcs8.as_ref()).ok_or_else(|| anyhow::anyhow!("a new key can't be read"))?;
     write(&file, &pem(pkcs8.as_ref()))?;
-    let public = query::public_key(key.0.public_key().as_ref());
+    let public = query::format_public_key(key.0.public_key().as_ref());
     terminal::complain(&format!(
         "{}: the private key. Keep it secret; the config needs only this:\n",
         file.display()
@@ -87,7 +87,7 @@ impl DeveloperKey {
         let mut signature =
             signed.map_err(|_| anyhow::anyhow!("the system has no random bytes"))?.as_ref().to_vec();
         let s = &mut signature[32..];
-        if !query::is_low(s) {
+        if !query::is_low_s(s) {
             negate(s);
         }
         Ok(signature)
@@ -134,7 +134,7 @@ mod tests {
             ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, public);
         for number in 0..32u8 {
             let signature = key.sign(&[number]).unwrap();
-            assert!(query::is_low(&signature[32..]));
+            assert!(query::is_low_s(&signature[32..]));
             public.verify(&[number], &signature).unwrap();
         }
     }

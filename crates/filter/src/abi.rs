@@ -57,7 +57,7 @@ pub(crate) enum FilterAction {
 
 impl FilterAction {
     /// Converts the returned number. Envoy's additional values all pause in some way.
-    pub(crate) fn of(value: u32) -> Self {
+    pub(crate) fn from_number(value: u32) -> Self {
         if value == 0 { Self::Continue } else { Self::Pause }
     }
 }
@@ -83,7 +83,7 @@ pub(crate) enum MapType {
 }
 
 impl MapType {
-    pub(crate) fn of(number: u32) -> Result<Self, HostStatus> {
+    pub(crate) fn from_number(number: u32) -> Result<Self, HostStatus> {
         Ok(match number {
             0 => Self::RequestHeaders,
             1 => Self::RequestTrailers,
@@ -126,7 +126,7 @@ pub(crate) enum BufferType {
 }
 
 impl BufferType {
-    pub(crate) fn of(number: u32) -> Result<Self, HostStatus> {
+    pub(crate) fn from_number(number: u32) -> Result<Self, HostStatus> {
         Ok(match number {
             0 => Self::RequestBody,
             1 => Self::ResponseBody,

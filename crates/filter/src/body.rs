@@ -31,15 +31,15 @@ use crate::abi::{FilterAction, MessageSide};
 use crate::callbacks::{BodyCallback, TrailersCallback};
 use crate::entry::CallbackFuture;
 use crate::problem::FilterFailure;
-use crate::stats::count;
+use crate::stats::increment;
 use crate::stream::{StreamContext, StreamWaiter};
 
 /// The time for which a response body may be held back when the request's own deadline has already passed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_HOLD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The minimum growth at which a held body is shown immediately, and the amount of small pieces to gather.
 const MIN_GROWTH: usize = 16 << 10;
 /// A held body is shown immediately when it has grown by one part in this many.
-const GROWTH_PART: usize = 8;
+const GROWTH_DIVISOR: usize = 8;
 /// The initial delay after which smaller growth is shown. It doubles until the body has grown enough.
 const FIRST_DELAY: Duration = Duration::from_millis(1);
 
@@ -49,12 +49,12 @@ pub(crate) struct FilteredBody {
     side: MessageSide,
     inner: StreamedServiceBody,
     /// The bytes of a long frame that have not been taken yet.
-    rest: Bytes,
+    remaining_frame: Bytes,
     /// Whether the body has yielded since it took the last part of a long frame.
     has_yielded: bool,
-    paused: bool,
+    is_paused: bool,
     /// Whether the inner body has been read to its end.
-    ended: bool,
+    is_ended: bool,
     /// The module has been called for the end of the body.
     is_end_shown: bool,
     /// Trailers that have arrived and have not been shown yet.
@@ -62,15 +62,15 @@ pub(crate) struct FilteredBody {
     /// The failure of the inner body, deferred until the pieces before it have been passed on.
     error: Option<BodyError>,
     /// Whether the filter is bypassed from here on.
-    skipped: bool,
+    is_bypassed: bool,
     /// Whether this filter counts the body's bytes, since no filter before it does.
-    counts: bool,
+    counts_bytes: bool,
     timer: Option<Pin<Box<Sleep>>>,
     /// Runs while a held body has grown only a little.
     growth_timer: Option<Pin<Box<Sleep>>>,
     growth_delay: Duration,
     /// The callback in flight.
-    calling: Option<CallbackFuture<FilterAction>>,
+    pending_callback: Option<CallbackFuture<FilterAction>>,
 }
 
 /// The error of a body whose exchange has ended. The exchange reports the reason.
@@ -83,25 +83,25 @@ impl FilteredBody {
         stream: &Arc<StreamContext>,
         side: MessageSide,
         inner: StreamedServiceBody,
-        counts: bool,
+        counts_bytes: bool,
     ) -> Self {
         Self {
             stream: Arc::clone(stream),
             side,
             inner,
-            rest: Bytes::new(),
+            remaining_frame: Bytes::new(),
             has_yielded: false,
-            paused: false,
-            ended: false,
+            is_paused: false,
+            is_ended: false,
             is_end_shown: false,
             trailers: None,
             error: None,
-            skipped: false,
-            counts,
+            is_bypassed: false,
+            counts_bytes,
             timer: None,
             growth_timer: None,
             growth_delay: FIRST_DELAY,
-            calling: None,
+            pending_callback: None,
         }
     }
 
@@ -113,24 +113,24 @@ impl FilteredBody {
     /// Shows the module the received data while it holds the head back. Ready when the state has to be
     /// checked again, with `true` if a body callback released the head. A module that does not read bodies is
     /// waiting for something else, so no more than the buffer limit is taken in that case.
-    pub(crate) fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
-        if !self.is_calling() && (self.is_finished() || (!self.asks() && self.is_full())) {
+    pub(crate) fn poll_held_head(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
+        if !self.is_calling() && (self.is_finished() || (!self.wants_body() && self.is_full())) {
             return Poll::Pending;
         }
-        ready!(self.pull(context))?;
-        if self.asks() {
+        ready!(self.poll_callback(context))?;
+        if self.wants_body() {
             self.check_length();
         }
-        Poll::Ready(Ok(!self.stream.is_over(self.side) && !self.paused && self.asks()))
+        Poll::Ready(Ok(!self.stream.is_over(self.side) && !self.is_paused && self.wants_body()))
     }
 
     /// Whether the module has yet to return from a callback about this body.
     pub(crate) fn is_calling(&self) -> bool {
-        self.calling.is_some()
+        self.pending_callback.is_some()
     }
 
-    fn asks(&self) -> bool {
-        self.stream.state().half(self.side).asks
+    fn wants_body(&self) -> bool {
+        self.stream.state().half(self.side).wants_body
     }
 
     /// Whether the buffer limit has been reached.
@@ -139,23 +139,23 @@ impl FilteredBody {
     }
 
     /// Takes received pieces and calls the module, or continues the callback in flight.
-    fn pull(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+    fn poll_callback(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
         if !self.is_calling() {
-            ready!(self.take(context))?;
+            ready!(self.poll_start_callback(context))?;
         }
-        if let Some(calling) = &mut self.calling {
+        if let Some(calling) = &mut self.pending_callback {
             let Poll::Ready(action) = Pin::new(calling).poll(context) else {
                 // The module may still change the body until it has returned.
-                self.stream.state().half(self.side).held = true;
+                self.stream.state().half(self.side).is_held = true;
                 return Poll::Pending;
             };
-            self.calling = None;
+            self.pending_callback = None;
             match action {
-                Ok(action) => self.follow(action),
+                Ok(action) => self.apply_action(action),
                 // The instance is gone, so there is no action to apply.
                 Err(_) => {
                     self.stream.note_lost_callback(self.side);
-                    self.stream.state().half(self.side).held = self.paused;
+                    self.stream.state().half(self.side).is_held = self.is_paused;
                 }
             }
         }
@@ -163,13 +163,13 @@ impl FilteredBody {
     }
 
     /// Takes received pieces and starts the callback that is due for them.
-    fn take(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        let has_come = self.collect(context)?;
-        if self.skipped {
-            self.stream.state().half(self.side).unseen = 0;
+    fn poll_start_callback(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
+        let has_come = self.collect_frames(context)?;
+        if self.is_bypassed {
+            self.stream.state().half(self.side).unseen_bytes = 0;
             return if has_come { Poll::Ready(Ok(())) } else { Poll::Pending };
         }
-        if !self.is_due(context) {
+        if !self.is_callback_due(context) {
             return Poll::Pending;
         }
         self.call_next();
@@ -178,24 +178,24 @@ impl FilteredBody {
 
     /// Takes the pieces of the inner body that are ready, up to the amount that is shown at once. Returns
     /// `true` if there were any.
-    fn collect(&mut self, context: &mut Context<'_>) -> Result<bool, BodyError> {
+    fn collect_frames(&mut self, context: &mut Context<'_>) -> Result<bool, BodyError> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
         let mut has_come = false;
-        while !self.ended && !self.is_grown() {
+        while !self.is_ended && !self.has_enough_data() {
             match self.poll_inner(context) {
                 Poll::Pending => break,
-                Poll::Ready(Some(Ok(frame))) => self.add(frame),
+                Poll::Ready(Some(Ok(frame))) => self.add_frame(frame),
                 Poll::Ready(Some(Err(error))) => {
-                    let (seen, unseen) = self.lengths();
+                    let (seen, unseen) = self.seen_lengths();
                     if seen > 0 || unseen == 0 {
                         return Err(error);
                     }
                     self.error = Some(error);
                     return Ok(true);
                 }
-                Poll::Ready(None) => self.ended = true,
+                Poll::Ready(None) => self.is_ended = true,
             }
             has_come = true;
         }
@@ -204,34 +204,34 @@ impl FilteredBody {
 
     /// Returns the next frame of the inner body, or the next part of a long one after a yield.
     fn poll_inner(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        if self.rest.is_empty() {
+        if self.remaining_frame.is_empty() {
             return Pin::new(&mut self.inner).poll_frame(context);
         }
         if !std::mem::replace(&mut self.has_yielded, true) {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.rest)))))
+        Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.remaining_frame)))))
     }
 
-    fn add(&mut self, frame: Frame<Bytes>) {
+    fn add_frame(&mut self, frame: Frame<Bytes>) {
         match frame.into_data() {
             Ok(mut piece) => {
                 if piece.len() > TURN_BYTES {
-                    self.rest = piece.split_off(TURN_BYTES);
+                    self.remaining_frame = piece.split_off(TURN_BYTES);
                     self.has_yielded = false;
                 }
-                self.ended = self.rest.is_empty() && self.inner.is_end_stream();
+                self.is_ended = self.remaining_frame.is_empty() && self.inner.is_end_stream();
                 if !piece.is_empty() {
-                    if self.counts {
-                        self.stream.exchange.count(self.side, piece.len());
+                    if self.counts_bytes {
+                        self.stream.exchange.count_bytes(self.side, piece.len());
                     }
                     self.stream.state().half(self.side).push(piece);
                 }
             }
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
-                    self.ended = true;
+                    self.is_ended = true;
                     // A trailer section without fields, e.g. after the client's were stripped, ends a body
                     // like no trailers.
                     self.trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
@@ -241,29 +241,29 @@ impl FilteredBody {
     }
 
     /// The number of bytes that the module has seen, and of those that it has not.
-    fn lengths(&self) -> (usize, usize) {
+    fn seen_lengths(&self) -> (usize, usize) {
         let mut state = self.stream.state();
         let half = state.half(self.side);
-        (half.seen(), half.unseen)
+        (half.seen_bytes(), half.unseen_bytes)
     }
 
     /// Whether enough data has arrived to be shown immediately.
-    fn is_grown(&self) -> bool {
-        let (seen, unseen) = self.lengths();
+    fn has_enough_data(&self) -> bool {
+        let (seen, unseen) = self.seen_lengths();
         let is_full = || (seen + unseen) as u64 >= self.stream.spec.limits.buffer.0;
-        unseen > 0 && (unseen >= MIN_GROWTH.max(seen / GROWTH_PART) || is_full())
+        unseen > 0 && (unseen >= MIN_GROWTH.max(seen / GROWTH_DIVISOR) || is_full())
     }
 
     /// Whether the module is to be called now.
-    fn is_due(&mut self, context: &mut Context<'_>) -> bool {
-        if self.ended {
+    fn is_callback_due(&mut self, context: &mut Context<'_>) -> bool {
+        if self.is_ended {
             return !self.is_finished();
         }
-        let (seen, unseen) = self.lengths();
+        let (seen, unseen) = self.seen_lengths();
         if unseen == 0 {
             return false;
         }
-        if seen == 0 || self.is_grown() {
+        if seen == 0 || self.has_enough_data() {
             self.growth_delay = FIRST_DELAY;
             return true;
         }
@@ -279,14 +279,14 @@ impl FilteredBody {
 
     /// Whether no callback is left, or none before the module releases the body.
     fn is_finished(&self) -> bool {
-        self.ended && self.is_end_shown && (self.paused || self.trailers.is_none())
+        self.is_ended && self.is_end_shown && (self.is_paused || self.trailers.is_none())
     }
 
     /// Starts the next callback: for a piece, for the end of the body, or for the trailers.
     fn call_next(&mut self) {
         self.growth_timer = None;
-        let has_callback = self.trailers.is_some() && self.stream.has.trailers(self.side);
-        if !self.ended || (has_callback && self.lengths().1 > 0) {
+        let has_callback = self.trailers.is_some() && self.stream.features.reads_trailers(self.side);
+        if !self.is_ended || (has_callback && self.seen_lengths().1 > 0) {
             return self.call_body(false);
         }
         let is_body_over = self.is_end_shown || (has_callback && !self.stream.is_lenient());
@@ -298,11 +298,11 @@ impl FilteredBody {
         let size = {
             let mut state = self.stream.state();
             let half = state.half(self.side);
-            (half.open, half.unseen) = (true, 0);
+            (half.is_open, half.unseen_bytes) = (true, 0);
             u32::try_from(half.data.len()).unwrap_or(u32::MAX)
         };
         let (stream, side) = (Arc::clone(&self.stream), self.side);
-        self.calling = Some(self.stream.enter(BodyCallback { stream, side, size, is_end }));
+        self.pending_callback = Some(self.stream.enter(BodyCallback { stream, side, size, is_end }));
     }
 
     /// Stores the trailers and shows them to a module that has a callback for them.
@@ -310,24 +310,24 @@ impl FilteredBody {
         let Some(trailers) = self.trailers.take() else { return };
         let count = u32::try_from(trailers.len()).unwrap_or(u32::MAX);
         self.stream.state().half(self.side).trailers = Some(trailers);
-        if self.stream.has.trailers(self.side) {
+        if self.stream.features.reads_trailers(self.side) {
             let (stream, side) = (Arc::clone(&self.stream), self.side);
-            self.calling = Some(self.stream.enter(TrailersCallback { stream, side, count }));
+            self.pending_callback = Some(self.stream.enter(TrailersCallback { stream, side, count }));
         }
     }
 
-    fn follow(&mut self, action: FilterAction) {
+    fn apply_action(&mut self, action: FilterAction) {
         let resumed = self.stream.take_resumed(self.side);
         self.set_paused(action == FilterAction::Pause && !resumed);
-        if self.paused {
+        if self.is_paused {
             self.check_length();
         }
     }
 
     fn set_paused(&mut self, paused: bool) {
-        self.paused = paused;
+        self.is_paused = paused;
         self.timer = None;
-        self.stream.state().half(self.side).held = paused;
+        self.stream.state().half(self.side).is_held = paused;
     }
 
     /// Fails the exchange if too much is held back.
@@ -345,18 +345,18 @@ impl FilteredBody {
 
     /// Polls a held body: for more data, up to its end, and for the timeout.
     fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BodyError>> {
-        if !self.is_finished() && self.pull(context)?.is_ready() {
+        if !self.is_finished() && self.poll_callback(context)?.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        self.poll_time(context).map(Ok)
+        self.poll_timeout(context).map(Ok)
     }
 
     /// Fails the exchange after the timeout.
-    fn poll_time(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let deadline = self.stream.exchange.deadline();
         let side = self.side;
         let timer = self.timer.get_or_insert_with(|| {
-            let later = Instant::now() + PATIENCE;
+            let later = Instant::now() + RESPONSE_HOLD_TIMEOUT;
             let until = if side == MessageSide::Request { deadline } else { deadline.max(later) };
             Box::pin(sleep_until(until))
         });
@@ -366,40 +366,40 @@ impl FilteredBody {
     }
 
     /// Whether calls are in flight that the request has to wait for.
-    fn waits(&self) -> bool {
-        self.side == MessageSide::Request && self.stream.is_lenient() && self.stream.state().waiting > 0
+    fn waits_for_calls(&self) -> bool {
+        self.side == MessageSide::Request && self.stream.is_lenient() && self.stream.state().awaited_calls > 0
     }
 
     /// Bypasses the filter or ends the body if the filter's stream is over.
-    fn check_over(&mut self) -> Result<(), BodyError> {
-        if self.skipped || !self.stream.is_over(self.side) {
+    fn check_stream_over(&mut self) -> Result<(), BodyError> {
+        if self.is_bypassed || !self.stream.is_over(self.side) {
             return Ok(());
         }
         let (is_cut_off, is_ended, failed) = {
             let state = self.stream.state();
-            let is_ended = state.local.is_some() || state.failed.is_some() || state.closed;
-            (state.is_cut_off(self.side), is_ended, state.failed.clone())
+            let is_ended = state.local_response.is_some() || state.failure.is_some() || state.is_closed;
+            (state.is_cut_off(self.side), is_ended, state.failure.clone())
         };
         if is_cut_off {
             return Err(ExchangeEndedError.into());
         }
-        if is_ended || !self.stream.is_skipped() {
+        if is_ended || !self.stream.is_bypassed() {
             // Before the response head has left, the exchange reports the failure.
-            if self.stream.exchange.messages().has_left {
-                count(&self.stream.spec.stats.failed);
-                failed.iter().for_each(|failed| self.tell(failed));
+            if self.stream.exchange.messages().response_has_left {
+                increment(&self.stream.spec.stats.failed_requests);
+                failed.iter().for_each(|failed| self.log_failure(failed));
             }
             return Err(ExchangeEndedError.into());
         }
-        count(&self.stream.spec.stats.bypassed);
-        self.skipped = true;
-        self.stream.state().half(self.side).unseen = 0;
+        increment(&self.stream.spec.stats.bypassed_requests);
+        self.is_bypassed = true;
+        self.stream.state().half(self.side).unseen_bytes = 0;
         self.set_paused(false);
         Ok(())
     }
 
     /// Logs a failure that can no longer be reported to the client.
-    fn tell(&self, failed: &FilterFailure) {
+    fn log_failure(&self, failed: &FilterFailure) {
         let filter = &*self.stream.spec.name;
         tracing::warn!(target: "filter", filter, code = failed.code(), "a response is cut short: {failed}");
     }
@@ -423,12 +423,12 @@ impl http_body::Body for FilteredBody {
         let this = &mut *self;
         this.stream.register(this.waiter(), context.waker());
         loop {
-            this.check_over()?;
+            this.check_stream_over()?;
             if this.is_calling() {
-                ready!(this.pull(context))?;
+                ready!(this.poll_callback(context))?;
                 continue;
             }
-            if this.paused && !this.skipped {
+            if this.is_paused && !this.is_bypassed {
                 if this.stream.take_resumed(this.side) {
                     this.set_paused(false);
                 } else {
@@ -436,40 +436,45 @@ impl http_body::Body for FilteredBody {
                 }
                 continue;
             }
-            if !this.skipped && this.waits() {
-                ready!(this.poll_time(context));
+            if !this.is_bypassed && this.waits_for_calls() {
+                ready!(this.poll_timeout(context));
                 continue;
             }
             // Callbacks of calls may have been refused something since the body was released.
-            if !this.skipped && this.side == MessageSide::Request && !this.stream.let_go() {
+            if !this.is_bypassed && this.side == MessageSide::Request && !this.stream.release_request() {
                 continue;
             }
-            if !this.skipped && this.is_end_shown && this.trailers.is_some() {
+            if !this.is_bypassed && this.is_end_shown && this.trailers.is_some() {
                 this.call_next();
                 continue;
             }
             let mut state = this.stream.state();
             let half = state.half(this.side);
-            let seen = half.seen();
+            let seen = half.seen_bytes();
             if seen > 0 {
                 return Poll::Ready(Some(Ok(Frame::data(half.data.split_to(seen)))));
             }
-            if this.ended && (this.is_end_shown || this.skipped) {
+            if this.is_ended && (this.is_end_shown || this.is_bypassed) {
                 let trailers = half.trailers.take().or_else(|| this.trailers.take());
                 let trailers = trailers.filter(|trailers| !trailers.is_empty());
                 return Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers))));
             }
             drop(state);
-            ready!(this.pull(context))?;
+            ready!(this.poll_callback(context))?;
         }
     }
 
     fn is_end_stream(&self) -> bool {
         let mut state = self.stream.state();
         let half = state.half(self.side);
-        let is_shown = self.is_end_shown || self.skipped;
+        let is_shown = self.is_end_shown || self.is_bypassed;
         let has_trailers = self.trailers.is_some() || half.trailers.is_some();
-        self.ended && is_shown && !self.paused && !self.is_calling() && half.data.is_empty() && !has_trailers
+        self.is_ended
+            && is_shown
+            && !self.is_paused
+            && !self.is_calling()
+            && half.data.is_empty()
+            && !has_trailers
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -480,22 +485,23 @@ impl http_body::Body for FilteredBody {
 /// The outermost wrapper of a message: its first piece, which was awaited before the head was sent, and the
 /// rest.
 pub(crate) struct HeldMessage {
-    pub(crate) first: Option<Frame<Bytes>>,
-    pub(crate) rest: StreamedServiceBody,
+    pub(crate) first_frame: Option<Frame<Bytes>>,
+    pub(crate) remaining_body: StreamedServiceBody,
     /// The number of bytes left, if it is known.
-    pub(crate) length: Option<u64>,
+    pub(crate) remaining_length: Option<u64>,
 }
 
 impl HeldMessage {
     /// Wraps a body, with its length if the first piece is the whole body.
     pub(crate) fn new(
-        first: Option<Frame<Bytes>>,
-        rest: StreamedServiceBody,
+        first_frame: Option<Frame<Bytes>>,
+        remaining_body: StreamedServiceBody,
         announced: Option<u64>,
     ) -> Self {
-        let piece = first.as_ref().map(|frame| frame.data_ref().map_or(0, Bytes::len) as u64);
-        let length = if rest.is_end_stream() { Some(piece.unwrap_or(0)) } else { announced };
-        Self { first, rest, length }
+        let piece = first_frame.as_ref().map(|frame| frame.data_ref().map_or(0, Bytes::len) as u64);
+        let remaining_length =
+            if remaining_body.is_end_stream() { Some(piece.unwrap_or(0)) } else { announced };
+        Self { first_frame, remaining_body, remaining_length }
     }
 }
 
@@ -507,24 +513,24 @@ impl http_body::Body for HeldMessage {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = match self.first.take() {
+        let frame = match self.first_frame.take() {
             Some(first) => first,
-            None => match ready!(Pin::new(&mut self.rest).poll_frame(context)?) {
+            None => match ready!(Pin::new(&mut self.remaining_body).poll_frame(context)?) {
                 Some(frame) => frame,
                 None => return Poll::Ready(None),
             },
         };
-        if let (Some(length), Some(data)) = (&mut self.length, frame.data_ref()) {
+        if let (Some(length), Some(data)) = (&mut self.remaining_length, frame.data_ref()) {
             *length = length.saturating_sub(data.len() as u64);
         }
         Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_none() && self.rest.is_end_stream()
+        self.first_frame.is_none() && self.remaining_body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.remaining_length.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }

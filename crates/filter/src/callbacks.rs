@@ -13,7 +13,7 @@ use crate::host::ReceivedData;
 use crate::instance::{FilterInstance, RootGrpcEvent};
 use crate::messages::FilterExchange;
 use crate::plugin::PluginSpec;
-use crate::stats::count;
+use crate::stats::increment;
 use crate::stream::{StreamContext, StreamGuard};
 
 /// A new stream context together with the request's head, in one turn at the instance.
@@ -97,10 +97,10 @@ impl ModuleCallback for OpenStream {
 
     #[inline]
     async fn call(self, instance: &mut FilterInstance) -> GuestResult<Self::Output> {
-        count(&self.spec.stats.requests);
-        let stream = instance.open(&self.spec, &self.exchange).await?;
+        increment(&self.spec.stats.requests);
+        let stream = instance.open_stream(&self.spec, &self.exchange).await?;
         let action = instance.on_headers(&stream, MessageSide::Request, self.count, self.is_end).await?;
-        instance.note_served();
+        instance.mark_served();
         Ok((StreamGuard::new(stream), action))
     }
 }
@@ -137,12 +137,12 @@ callbacks! {
     TrailersCallback => FilterAction, IS_OPTIONAL: |self, instance| {
         instance.on_trailers(&self.stream, self.side, self.count).await
     }, payer: self.stream.payer();
-    EndStream => (): |self, instance| instance.end(&self.0).await, payer: self.0.payer();
+    EndStream => (): |self, instance| instance.end_stream(&self.0).await, payer: self.0.payer();
     CallResponse => (): |self, instance| {
         instance.on_call_response(self.token, self.received).await
     }, payer: self.payer;
     GrpcEvent => (): |self, instance| {
-        instance.on_grpc(self.token, self.event, self.is_last, self.received).await
+        instance.on_grpc_event(self.token, self.event, self.is_last, self.received).await
     }, payer: self.payer;
     TimerTick => (): |self, instance| instance.on_tick(self.0).await;
     QueueReady => (): |self, instance| {
@@ -157,5 +157,5 @@ callbacks! {
         instance.start_timer(&self.0);
         Ok(())
     };
-    EndRoot => (): |self, instance| instance.retire(&self.0).await;
+    EndRoot => (): |self, instance| instance.end_root(&self.0).await;
 }

@@ -43,7 +43,10 @@ impl FilterChain {
             match FilterPlugin::new(filters, entry, folder, services) {
                 Ok(plugin) => plugins.push((entry.priority, Arc::new(plugin))),
                 Err(reason) => {
-                    refused.push(RefusedFilter { pointer: format!("/{index}{}", reason.field()), reason });
+                    refused.push(RefusedFilter {
+                        pointer: format!("/{index}{}", reason.config_pointer()),
+                        reason,
+                    });
                 }
             }
         }
@@ -70,8 +73,10 @@ impl FilterChain {
     /// callback for it hold none.
     #[must_use]
     pub fn request_buffer(&self) -> u64 {
-        let reading =
-            self.plugins.iter().filter(|plugin| plugin.vm.core.module.has.body(MessageSide::Request));
+        let reading = self
+            .plugins
+            .iter()
+            .filter(|plugin| plugin.vm.core.module.features.reads_body(MessageSide::Request));
         let buffers = reading.map(|plugin| plugin.spec.limits.buffer.0);
         buffers.fold(0, u64::saturating_add)
     }
@@ -93,7 +98,7 @@ impl FilterChain {
     /// Returns the problem if a filter with `on_trap: closed` fails, or a filter holds back too much or for
     /// too long, or ends the exchange. Errors are returned only before the response begins; later its body
     /// breaks off.
-    pub fn around<H, F>(
+    pub fn run_exchange<H, F>(
         self: &Arc<Self>,
         request: Request<StreamedServiceBody>,
         call: RequestCall,

@@ -17,7 +17,7 @@ use crate::filters::lock;
 /// The clock of a callback.
 pub(crate) struct CallbackClock {
     limit: Duration,
-    spent: Duration,
+    cpu_used: Duration,
     gate: HeavyGate,
     /// The instance, which takes turns with programs as a payer of its own: it runs one callback at a time.
     payer: QuotaKey,
@@ -28,7 +28,7 @@ pub(crate) struct CallbackClock {
 
 /// Time on one thread, from one tick to the next.
 struct ThreadTimeSlice {
-    since: CpuClock,
+    cpu_clock: CpuClock,
     _permit: Option<TurnPermit>,
 }
 
@@ -39,22 +39,22 @@ struct OverTime(Duration);
 
 impl CallbackClock {
     pub(crate) fn new(gate: &HeavyGate) -> Self {
-        let (limit, spent) = (Duration::ZERO, Duration::ZERO);
+        let (limit, cpu_used) = (Duration::ZERO, Duration::ZERO);
         let slice: Arc<Mutex<Option<ThreadTimeSlice>>> = Arc::default();
         let payer = QuotaKey::new(&Arc::as_ptr(&slice));
-        Self { limit, spent, gate: gate.clone(), payer, slice, has_ticked: false }
+        Self { limit, cpu_used, gate: gate.clone(), payer, slice, has_ticked: false }
     }
 
     /// Resets the clock for the next callback.
     pub(crate) fn arm(&mut self, limit: Duration) {
         self.limit = limit;
-        self.rest();
+        self.end_callback();
     }
 
     /// Ends the callback and releases its turn.
-    pub(crate) fn rest(&mut self) {
+    pub(crate) fn end_callback(&mut self) {
         if std::mem::take(&mut self.has_ticked) {
-            self.spent = Duration::ZERO;
+            self.cpu_used = Duration::ZERO;
             *lock(&self.slice) = None;
         }
     }
@@ -62,12 +62,13 @@ impl CallbackClock {
     /// Counts time from here on, without waiting for the tick. For host functions that take long.
     pub(crate) fn begin_slice(&mut self) {
         self.has_ticked = true;
-        lock(&self.slice).get_or_insert_with(|| ThreadTimeSlice { since: CpuClock::now(), _permit: None });
+        lock(&self.slice)
+            .get_or_insert_with(|| ThreadTimeSlice { cpu_clock: CpuClock::now(), _permit: None });
     }
 
     /// Counts CPU time that the callback has used on another thread.
-    pub(crate) fn add(&mut self, cpu: Duration) {
-        self.spent += cpu;
+    pub(crate) fn add_cpu_time(&mut self, cpu: Duration) {
+        self.cpu_used += cpu;
     }
 
     /// Handles a tick: ends a slice. The next one begins when the returned future is ready.
@@ -77,17 +78,17 @@ impl CallbackClock {
     pub(crate) fn tick(&mut self) -> GuestResult<impl Future<Output = ()> + Send + use<>> {
         self.has_ticked = true;
         if let Some(slice) = lock(&self.slice).take() {
-            self.spent += slice.since.elapsed();
+            self.cpu_used += slice.cpu_clock.elapsed();
         }
-        if self.spent > self.limit {
+        if self.cpu_used > self.limit {
             return Err(Trapped::new(OverTime(self.limit)));
         }
         let (gate, payer, slice, spent) =
-            (self.gate.clone(), self.payer, Arc::clone(&self.slice), self.spent);
+            (self.gate.clone(), self.payer, Arc::clone(&self.slice), self.cpu_used);
         Ok(async move {
             tokio::task::yield_now().await;
             let permit = gate.wait_turn(payer, spent).await;
-            *lock(&slice) = Some(ThreadTimeSlice { since: CpuClock::now(), _permit: permit });
+            *lock(&slice) = Some(ThreadTimeSlice { cpu_clock: CpuClock::now(), _permit: permit });
         })
     }
 }

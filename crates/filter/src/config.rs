@@ -125,7 +125,7 @@ impl Default for FilterLimits {
 impl FilterConfig {
     /// Returns a filter with the module and default settings, as for `orfa filter test` and tests.
     #[must_use]
-    pub fn of(wasm: impl Into<String>) -> Self {
+    pub fn from_module(wasm: impl Into<String>) -> Self {
         Self {
             wasm: wasm.into(),
             name: None,
@@ -152,7 +152,7 @@ impl FilterConfig {
 }
 
 /// A configuration as the module receives it: a string as is, `null` as no bytes, any other value as JSON.
-pub(crate) fn bytes(value: &serde_json::Value) -> bytes::Bytes {
+pub(crate) fn configuration_bytes(value: &serde_json::Value) -> bytes::Bytes {
     match value {
         serde_json::Value::Null => bytes::Bytes::new(),
         serde_json::Value::String(text) => text.clone().into(),

@@ -25,7 +25,7 @@ use crate::plugin::PluginSpec;
 use crate::slot::{InstanceSlot, StateGuard};
 
 /// The longest sleep of a thread without a runtime before it polls again.
-const NAP: Duration = Duration::from_millis(1);
+const PARK_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// A callback with its arguments.
 pub(crate) trait ModuleCallback: Send + Sized + 'static {
@@ -56,19 +56,19 @@ pub(crate) enum CallbackTarget {
     /// The instance of this generation.
     Generation(u64),
     /// The current instance, if there is one.
-    Present,
+    Current,
     /// An instance in which this filter has its root context, created if there is none.
-    With(Arc<PluginSpec>),
+    WithRoot(Arc<PluginSpec>),
 }
 
 /// The reason for which a callback was not run, or not completed.
 pub(crate) enum EntryError {
     /// The instance is gone, or trapped in this callback.
-    Gone,
+    InstanceLost,
     /// The instance or the root context can't be created.
     NotReady(NotReady),
     /// Too many callbacks wait for the instance.
-    Full,
+    QueueFull,
     /// The client has used up its quota for restarts until this time has passed.
     OverQuota(Duration),
 }
@@ -86,10 +86,10 @@ impl InstanceSlot {
         target: CallbackTarget,
         callback: C,
     ) -> CallbackFuture<C::Output> {
-        match self.take(|| callback.payer(), C::IS_FIRST) {
+        match self.lock_or_queue(|| callback.payer(), C::IS_FIRST) {
             Some(Ok(state)) => CallbackFuture::begin(state, target, callback),
-            Some(Err(turn)) => CallbackFuture::wait(turn, target, callback),
-            None => CallbackFuture::failed(EntryError::Full),
+            Some(Err(turn)) => CallbackFuture::begin_queued(turn, target, callback),
+            None => CallbackFuture::from_error(EntryError::QueueFull),
         }
     }
 }
@@ -116,13 +116,13 @@ impl<T: Send + 'static> CallbackFuture<T> {
         Self::Task(receiver)
     }
 
-    fn wait<C: ModuleCallback<Output = T>>(
+    fn begin_queued<C: ModuleCallback<Output = T>>(
         turn: oneshot::Receiver<StateGuard>,
         target: CallbackTarget,
         callback: C,
     ) -> Self {
         // Only drops happen without a runtime. The thread that owns the instance drops the instance as well.
-        let Ok(runtime) = Handle::try_current() else { return Self::failed(EntryError::Gone) };
+        let Ok(runtime) = Handle::try_current() else { return Self::from_error(EntryError::InstanceLost) };
         let (mut sender, receiver) = oneshot::channel();
         runtime.spawn(watch_polls(PollSite::Filters, async move {
             let state = tokio::select! {
@@ -133,8 +133,8 @@ impl<T: Send + 'static> CallbackFuture<T> {
             let result = match state {
                 Ok(state) => state.run(target, callback).await,
                 // Its place in the queue is another request's now.
-                Err(_) if C::IS_FIRST => Err(EntryError::Full),
-                Err(_) => Err(EntryError::Gone),
+                Err(_) if C::IS_FIRST => Err(EntryError::QueueFull),
+                Err(_) => Err(EntryError::InstanceLost),
             };
             let _ = sender.send(result);
         }));
@@ -143,7 +143,7 @@ impl<T: Send + 'static> CallbackFuture<T> {
 }
 
 impl<T> CallbackFuture<T> {
-    pub(crate) fn failed(error: EntryError) -> Self {
+    pub(crate) fn from_error(error: EntryError) -> Self {
         Self::Done(Some(Err(error)))
     }
 }
@@ -153,10 +153,10 @@ impl<T: Unpin> Future for CallbackFuture<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            Self::Done(result) => Poll::Ready(result.take().unwrap_or(Err(EntryError::Gone))),
+            Self::Done(result) => Poll::Ready(result.take().unwrap_or(Err(EntryError::InstanceLost))),
             // A task that panicked has no result.
             Self::Task(task) => {
-                Pin::new(task).poll(context).map(|result| result.unwrap_or(Err(EntryError::Gone)))
+                Pin::new(task).poll(context).map(|result| result.unwrap_or(Err(EntryError::InstanceLost)))
             }
         }
     }
@@ -179,6 +179,6 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
             return output;
         }
         // A runtime on this thread delivers no wake-ups until it is polled itself.
-        std::thread::park_timeout(NAP);
+        std::thread::park_timeout(PARK_TIMEOUT);
     }
 }

@@ -36,7 +36,7 @@ use crate::messages::{ExchangeMessages, FilterExchange};
 use crate::plugin::FilterPlugin;
 use crate::problem::FilterFailure;
 use crate::slot::BackOff;
-use crate::stats::count;
+use crate::stats::increment;
 use crate::stream::{FilterVerdict, LocalResponse, StreamContext, StreamGuard, StreamWaiter};
 
 /// An exchange in progress. When it is dropped, its streams end.
@@ -53,8 +53,8 @@ type OpenedStream = Result<(StreamGuard, FilterAction), EntryError>;
 
 /// The next step for a message after a filter.
 enum ExchangeStep {
-    Next(StreamedServiceBody),
-    Answer(LocalResponse),
+    Continue(StreamedServiceBody),
+    Respond(LocalResponse),
 }
 
 /// See [`FilterChain::around`]. Large parts of the request are moved to the heap before the future is
@@ -75,12 +75,12 @@ where
     let exchange = FilterExchange::new(head, call, facts);
     let streams = Vec::with_capacity(chain.plugins().len());
     let run = ExchangeRun { chain: Arc::clone(chain), exchange, streams };
-    run.go(body, extensions, handle)
+    run.run_phases(body, extensions, handle)
 }
 
 impl ExchangeRun {
     /// Runs the request and the response phase.
-    async fn go<H, F>(
+    async fn run_phases<H, F>(
         mut self,
         body: StreamedServiceBody,
         extensions: Extensions,
@@ -90,65 +90,71 @@ impl ExchangeRun {
         H: FnOnce(Request<StreamedServiceBody>) -> F,
         F: Future<Output = Response<StreamedServiceBody>>,
     {
-        let answered = match self.request(body).await? {
-            ExchangeStep::Next(body) => {
-                let request = self.let_go(body, extensions)?;
+        let answered = match self.process_request(body).await? {
+            ExchangeStep::Continue(body) => {
+                let request = self.build_request(body, extensions)?;
                 let answer = pin!(handle(request));
-                self.wait(answer).await?
+                self.wait_for_response(answer).await?
             }
-            ExchangeStep::Answer(local) => Err(local),
+            ExchangeStep::Respond(local) => Err(local),
         };
-        let response = answered.unwrap_or_else(|local| self.local(local));
-        self.respond(response).await
+        let response = answered.unwrap_or_else(|local| self.build_local_response(local));
+        self.process_response(response).await
     }
 
     /// Passes the request's head and the first piece of its body through all filters.
-    async fn request(&mut self, mut body: StreamedServiceBody) -> Result<ExchangeStep, FilterFailure> {
+    async fn process_request(
+        &mut self,
+        mut body: StreamedServiceBody,
+    ) -> Result<ExchangeStep, FilterFailure> {
         let chain = Arc::clone(&self.chain);
         for plugin in chain.plugins() {
             let is_end = body.is_end_stream();
-            let number = self.exchange.messages().count(MessageSide::Request);
-            let mut opened = match plugin.open(&self.exchange, number, is_end) {
-                CallbackFuture::Done(opened) => opened.unwrap_or(Err(EntryError::Gone)),
-                opening => self.until_deadline(opening).await,
+            let number = self.exchange.messages().header_count(MessageSide::Request);
+            let mut opened = match plugin.open_stream(&self.exchange, number, is_end) {
+                CallbackFuture::Done(opened) => opened.unwrap_or(Err(EntryError::InstanceLost)),
+                opening => self.open_before_deadline(opening).await,
             };
-            if let Err(EntryError::NotReady(NotReady::Later(back_off))) = opened {
-                opened = Box::pin(self.open_later(plugin, back_off, (number, is_end))).await;
+            if let Err(EntryError::NotReady(NotReady::BackingOff(back_off))) = opened {
+                opened = Box::pin(self.open_after_backoff(plugin, back_off, (number, is_end))).await;
             }
-            let Some((stream, action)) = self.take_opened(plugin, opened)? else { continue };
-            match self.head(&stream, MessageSide::Request, body, action, is_end).await? {
-                ExchangeStep::Next(next) => body = next,
-                answer @ ExchangeStep::Answer(_) => return Ok(answer),
+            let Some((stream, action)) = self.register_stream(plugin, opened)? else { continue };
+            match self.process_head(&stream, MessageSide::Request, body, action, is_end).await? {
+                ExchangeStep::Continue(next) => body = next,
+                answer @ ExchangeStep::Respond(_) => return Ok(answer),
             }
         }
         let waits = || self.streams.iter().all(|stream| stream.is_lenient()) && !self.exchange.is_grpc();
-        self.begun(body, MessageSide::Request, waits).await
+        self.prepare_body(body, MessageSide::Request, waits).await
     }
 
     /// Waits for a stream context until the request's deadline.
-    async fn until_deadline(&self, opening: CallbackFuture<(StreamGuard, FilterAction)>) -> OpenedStream {
+    async fn open_before_deadline(
+        &self,
+        opening: CallbackFuture<(StreamGuard, FilterAction)>,
+    ) -> OpenedStream {
         let in_time = tokio::time::timeout_at(self.exchange.deadline(), opening).await;
-        in_time.unwrap_or(Err(EntryError::Full))
+        in_time.unwrap_or(Err(EntryError::QueueFull))
     }
 
     /// Opens a stream context after the back-off, with at most one more attempt.
-    async fn open_later(
+    async fn open_after_backoff(
         &self,
         plugin: &FilterPlugin,
         back_off: BackOff,
         (number, is_end): (u32, bool),
     ) -> OpenedStream {
-        if back_off.until >= self.exchange.deadline() {
+        if back_off.retry_at >= self.exchange.deadline() {
             tokio::time::sleep_until(self.exchange.deadline()).await;
-            return Err(EntryError::NotReady(NotReady::Later(back_off)));
+            return Err(EntryError::NotReady(NotReady::BackingOff(back_off)));
         }
-        tokio::time::sleep_until(back_off.until).await;
-        self.until_deadline(plugin.open(&self.exchange, number, is_end)).await
+        tokio::time::sleep_until(back_off.retry_at).await;
+        self.open_before_deadline(plugin.open_stream(&self.exchange, number, is_end)).await
     }
 
     /// Returns a filter's stream context with the module's result for the request's head, or `None` if the
     /// filter is bypassed.
-    fn take_opened(
+    fn register_stream(
         &mut self,
         plugin: &FilterPlugin,
         opened: OpenedStream,
@@ -163,28 +169,30 @@ impl ExchangeRun {
         };
         let filter = || Arc::clone(&plugin.spec.name);
         let may_skip = match &error {
-            EntryError::Full => {
-                count(&plugin.spec.stats.failed);
+            EntryError::QueueFull => {
+                increment(&plugin.spec.stats.failed_requests);
                 return Err(FilterFailure::Busy(filter()));
             }
             EntryError::OverQuota(retry_after) => {
                 return Err(FilterFailure::RestartQuota { retry_after: *retry_after });
             }
             // The instance trapped for this request, or does not start at all.
-            EntryError::Gone | EntryError::NotReady(NotReady::Trapped(_) | NotReady::Refused(_)) => true,
-            EntryError::NotReady(NotReady::Later(back_off)) => back_off.is_start,
+            EntryError::InstanceLost | EntryError::NotReady(NotReady::Trapped(_) | NotReady::Refused(_)) => {
+                true
+            }
+            EntryError::NotReady(NotReady::BackingOff(back_off)) => back_off.is_start,
         };
-        plugin.log_missing(error);
+        plugin.log_missing_instance(error);
         if may_skip && plugin.spec.on_trap == OnTrap::Open {
-            count(&plugin.spec.stats.bypassed);
+            increment(&plugin.spec.stats.bypassed_requests);
             return Ok(None);
         }
-        count(&plugin.spec.stats.failed);
+        increment(&plugin.spec.stats.failed_requests);
         Err(FilterFailure::Trapped(filter()))
     }
 
     /// Waits until a filter that has seen a head releases it.
-    async fn head(
+    async fn process_head(
         &self,
         stream: &Arc<StreamContext>,
         side: MessageSide,
@@ -192,28 +200,29 @@ impl ExchangeRun {
         action: FilterAction,
         is_end: bool,
     ) -> Result<ExchangeStep, FilterFailure> {
-        let mut passing = if is_end || !stream.has.body(side) {
+        let mut passing = if is_end || !stream.features.reads_body(side) {
             BodyPath::Plain(body)
         } else {
             let before = self.streams.iter().take_while(|before| !Arc::ptr_eq(before, stream));
-            let counts =
-                side == MessageSide::Request && before.into_iter().all(|before| !before.has.body(side));
+            let counts = side == MessageSide::Request
+                && before.into_iter().all(|before| !before.features.reads_body(side));
             BodyPath::Filtered(Box::new(FilteredBody::new(stream, side, body, counts)))
         };
         // The callback of a call may have run since the module released the head.
-        let goes_on = side == MessageSide::Response || action == FilterAction::Pause || stream.let_go();
-        if action == FilterAction::Continue && goes_on && !stream.has_news() {
-            return Ok(ExchangeStep::Next(passing.into_body()));
+        let goes_on =
+            side == MessageSide::Response || action == FilterAction::Pause || stream.release_request();
+        if action == FilterAction::Continue && goes_on && !stream.is_head_blocked() {
+            return Ok(ExchangeStep::Continue(passing.into_body()));
         }
         let mut held = action == FilterAction::Pause;
         let mut timer = None;
         let answer = poll_fn(|context| {
-            self.listen(context);
+            self.register_wakers(context);
             loop {
-                if let Some(news) = self.news() {
+                if let Some(news) = self.first_verdict() {
                     return Poll::Ready(news.map(Some));
                 }
-                if stream.is_skipped() {
+                if stream.is_bypassed() {
                     return Poll::Ready(Ok(None));
                 }
                 // Signals sent during a callback take effect once it has returned.
@@ -222,16 +231,17 @@ impl ExchangeRun {
                     held = false;
                     passing.resume();
                 }
-                let waits = side == MessageSide::Request && stream.is_lenient() && stream.state().waiting > 0;
+                let waits =
+                    side == MessageSide::Request && stream.is_lenient() && stream.state().awaited_calls > 0;
                 if !held && !waits && !is_calling {
                     // Callbacks of calls may have been refused something since the head was released.
-                    if side == MessageSide::Request && !stream.let_go() {
+                    if side == MessageSide::Request && !stream.release_request() {
                         continue;
                     }
                     return Poll::Ready(Ok(None));
                 }
                 if is_calling || (held && !waits && stream.is_lenient()) {
-                    match passing.gather(context) {
+                    match passing.poll_held_head(context) {
                         Poll::Ready(Ok(let_go)) => {
                             held &= !let_go;
                             continue;
@@ -239,7 +249,7 @@ impl ExchangeRun {
                         // Another filter may have ended the body; its verdict is the reason.
                         Poll::Ready(Err(_)) => {
                             let broken = || Err(FilterFailure::Broken(side.name()));
-                            let news = self.news();
+                            let news = self.first_verdict();
                             return Poll::Ready(news.map_or_else(broken, |news| news.map(Some)));
                         }
                         Poll::Pending => {}
@@ -248,35 +258,35 @@ impl ExchangeRun {
                 let deadline = self.exchange.deadline();
                 let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
                 return match timer.as_mut().poll(context) {
-                    Poll::Ready(()) => Poll::Ready(Err(self.fail(stream))),
+                    Poll::Ready(()) => Poll::Ready(Err(self.fail_paused(stream))),
                     Poll::Pending => Poll::Pending,
                 };
             }
         });
         Ok(match answer.await? {
-            Some(local) => ExchangeStep::Answer(local),
-            None => ExchangeStep::Next(passing.into_body()),
+            Some(local) => ExchangeStep::Respond(local),
+            None => ExchangeStep::Continue(passing.into_body()),
         })
     }
 
-    fn fail(&self, stream: &StreamContext) -> FilterFailure {
-        count(&stream.spec.stats.failed);
+    fn fail_paused(&self, stream: &StreamContext) -> FilterFailure {
+        increment(&stream.spec.stats.failed_requests);
         FilterFailure::Paused(Arc::clone(&stream.spec.name))
     }
 
     /// Registers the task to be woken by verdicts of the filters.
-    fn listen(&self, context: &Context<'_>) {
+    fn register_wakers(&self, context: &Context<'_>) {
         self.streams.iter().for_each(|stream| stream.register(StreamWaiter::Exchange, context.waker()));
     }
 
     /// The first verdict of any filter that answers or fails the exchange.
-    fn news(&self) -> Option<Result<LocalResponse, FilterFailure>> {
+    fn first_verdict(&self) -> Option<Result<LocalResponse, FilterFailure>> {
         for stream in &self.streams {
             match stream.verdict() {
-                FilterVerdict::Go | FilterVerdict::Skip => {}
-                FilterVerdict::Answer(local) => return Some(Ok(local)),
+                FilterVerdict::Continue | FilterVerdict::Bypass => {}
+                FilterVerdict::Respond(local) => return Some(Ok(local)),
                 FilterVerdict::Fail(failed) => {
-                    count(&stream.spec.stats.failed);
+                    increment(&stream.spec.stats.failed_requests);
                     return Some(Err(failed));
                 }
             }
@@ -285,17 +295,18 @@ impl ExchangeRun {
     }
 
     /// Builds the request for the handler.
-    fn let_go(
+    fn build_request(
         &self,
         body: StreamedServiceBody,
         extensions: Extensions,
     ) -> Result<Request<StreamedServiceBody>, FilterFailure> {
-        let keeps = self.streams.iter().any(|stream| stream.has.looks_back(MessageSide::Request));
+        let keeps =
+            self.streams.iter().any(|stream| stream.features.can_read_sent_head(MessageSide::Request));
         let calls_before = self.exchange.call.budget.call_count();
         let mut messages = self.exchange.messages();
         messages.calls_before = calls_before;
-        let named = messages.aside.authority.clone();
-        let mut head = messages.let_request_go(keeps).ok_or_else(no_head)?;
+        let named = messages.head_overrides.authority.clone();
+        let mut head = messages.release_request(keeps).ok_or_else(missing_head)?;
         drop(messages);
         head.extensions = extensions;
         named.into_iter().for_each(|named| _ = head.extensions.insert(TargetServiceName(named)));
@@ -303,17 +314,17 @@ impl ExchangeRun {
     }
 
     /// Waits for the head of the handler's response.
-    async fn wait(
+    async fn wait_for_response(
         &self,
         mut answer: Pin<&mut impl Future<Output = Response<StreamedServiceBody>>>,
     ) -> Result<Result<Response<StreamedServiceBody>, LocalResponse>, FilterFailure> {
         poll_fn(|context| {
             let answered = answer.as_mut().poll(context);
             if answered.is_pending() {
-                self.listen(context);
+                self.register_wakers(context);
             }
             // The filter that ended the request's body provides the reason, not the reader of the body.
-            match (self.news(), answered) {
+            match (self.first_verdict(), answered) {
                 (Some(news), _) => Poll::Ready(news.map(Err)),
                 (None, Poll::Ready(response)) => Poll::Ready(Ok(Ok(response))),
                 (None, Poll::Pending) => Poll::Pending,
@@ -324,46 +335,47 @@ impl ExchangeRun {
 
     /// Prepares a body whose head is about to leave. If filters read it, its first piece is included if it is
     /// ready, awaited or held back.
-    async fn begun(
+    async fn prepare_body(
         &self,
         mut body: StreamedServiceBody,
         side: MessageSide,
         waits: impl Fn() -> bool,
     ) -> Result<ExchangeStep, FilterFailure> {
-        if body.is_end_stream() || !self.streams.iter().any(|stream| stream.has.body(side)) {
+        if body.is_end_stream() || !self.streams.iter().any(|stream| stream.features.reads_body(side)) {
             drop(self.settle_length(side));
-            return Ok(ExchangeStep::Next(body));
+            return Ok(ExchangeStep::Continue(body));
         }
         let waits = waits();
         let first = poll_fn(|context| {
             let polled = Pin::new(&mut body).poll_frame(context);
-            self.listen(context);
-            if let Some(news) = self.news() {
+            self.register_wakers(context);
+            if let Some(news) = self.first_verdict() {
                 return Poll::Ready(news.map(Err));
             }
             match polled {
                 Poll::Ready(Some(Ok(frame))) => Poll::Ready(Ok(Ok(Some(frame)))),
                 Poll::Ready(Some(Err(_))) => Poll::Ready(Err(FilterFailure::Broken(side.name()))),
                 Poll::Ready(None) => Poll::Ready(Ok(Ok(None))),
-                Poll::Pending if waits || self.is_held(side) => Poll::Pending,
+                Poll::Pending if waits || self.is_body_held(side) => Poll::Pending,
                 Poll::Pending => Poll::Ready(Ok(Ok(None))),
             }
         });
         Ok(match first.await? {
-            Ok(first) => ExchangeStep::Next(
-                HeldMessage::new(first, body, self.settle_length(side).length(side)).boxed_unsync(),
+            Ok(first) => ExchangeStep::Continue(
+                HeldMessage::new(first, body, self.settle_length(side).announced_length(side)).boxed_unsync(),
             ),
-            Err(local) => ExchangeStep::Answer(local),
+            Err(local) => ExchangeStep::Respond(local),
         })
     }
 
-    fn is_held(&self, side: MessageSide) -> bool {
-        self.streams.iter().any(|stream| stream.state().half(side).held)
+    fn is_body_held(&self, side: MessageSide) -> bool {
+        self.streams.iter().any(|stream| stream.state().half(side).is_held)
     }
 
     /// Removes the announced length of a head that is about to leave if its body has been changed.
     fn settle_length(&self, side: MessageSide) -> MutexGuard<'_, ExchangeMessages> {
-        let changes = |stream: &StreamGuard| stream.has.body(side) && stream.state().half(side).changed;
+        let changes =
+            |stream: &StreamGuard| stream.features.reads_body(side) && stream.state().half(side).is_changed;
         let is_changed = self.streams.iter().any(changes);
         let mut messages = self.exchange.messages();
         messages.settle_length(side, is_changed);
@@ -371,7 +383,7 @@ impl ExchangeRun {
     }
 
     /// Converts a filter's local response.
-    fn local(&self, local: LocalResponse) -> Response<StreamedServiceBody> {
+    fn build_local_response(&self, local: LocalResponse) -> Response<StreamedServiceBody> {
         let LocalResponse { status, mut headers, body, details } = local;
         self.exchange.messages().details = details;
         // The length of the actual body, regardless of the module's header.
@@ -383,7 +395,7 @@ impl ExchangeRun {
     }
 
     /// Passes the response through all filters that have seen the request, in reverse order.
-    async fn respond(
+    async fn process_response(
         self,
         response: Response<StreamedServiceBody>,
     ) -> Result<Response<StreamedServiceBody>, FilterFailure> {
@@ -391,7 +403,7 @@ impl ExchangeRun {
         for stream in self.streams.iter().rev() {
             let (number, is_bodiless) = {
                 let mut messages = self.exchange.messages();
-                (messages.count(MessageSide::Response), messages.is_bodiless())
+                (messages.header_count(MessageSide::Response), messages.is_bodiless())
             };
             let is_end = is_bodiless || body.is_end_stream();
             let (stream, side) = (Arc::clone(stream), MessageSide::Response);
@@ -401,20 +413,23 @@ impl ExchangeRun {
                 stream.note_lost_callback(side);
                 FilterAction::Continue
             });
-            match self.head(&stream, side, body, action, is_end).await? {
-                ExchangeStep::Next(next) => body = next,
-                ExchangeStep::Answer(local) => (body, extensions) = self.set_response(self.local(local)),
+            match self.process_head(&stream, side, body, action, is_end).await? {
+                ExchangeStep::Continue(next) => body = next,
+                ExchangeStep::Respond(local) => {
+                    (body, extensions) = self.set_response(self.build_local_response(local))
+                }
             }
         }
-        match self.begun(body, MessageSide::Response, || false).await? {
-            ExchangeStep::Next(next) => body = next,
-            ExchangeStep::Answer(local) => {
-                (body, extensions) = self.set_response(self.local(local));
+        match self.prepare_body(body, MessageSide::Response, || false).await? {
+            ExchangeStep::Continue(next) => body = next,
+            ExchangeStep::Respond(local) => {
+                (body, extensions) = self.set_response(self.build_local_response(local));
                 drop(self.settle_length(MessageSide::Response));
             }
         }
-        let keeps = self.streams.iter().any(|stream| stream.has.looks_back(MessageSide::Response));
-        let mut head = self.exchange.messages().let_response_go(keeps).ok_or_else(no_head)?;
+        let keeps =
+            self.streams.iter().any(|stream| stream.features.can_read_sent_head(MessageSide::Response));
+        let mut head = self.exchange.messages().release_response(keeps).ok_or_else(missing_head)?;
         head.extensions = extensions;
         Ok(Response::from_parts(head, ResponseBodyStream { body, run: self }.boxed_unsync()))
     }
@@ -428,7 +443,7 @@ impl ExchangeRun {
     }
 }
 
-fn no_head() -> FilterFailure {
+fn missing_head() -> FilterFailure {
     FilterFailure::Head("its head is missing".to_owned())
 }
 
@@ -437,7 +452,7 @@ fn no_head() -> FilterFailure {
 impl Drop for ExchangeRun {
     fn drop(&mut self) {
         self.exchange.messages().is_over = true;
-        let Some(long) = self.streams.iter_mut().position(StreamGuard::end) else { return };
+        let Some(long) = self.streams.iter_mut().position(StreamGuard::end_stream) else { return };
         let left = self.streams.split_off(long + 1);
         if let (Ok(runtime), false) = (Handle::try_current(), left.is_empty()) {
             let chain = Arc::clone(&self.chain);
@@ -473,10 +488,10 @@ impl BodyPath {
         }
     }
 
-    fn gather(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
+    fn poll_held_head(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         match self {
             Self::Plain(_) => Poll::Pending,
-            Self::Filtered(filtered) => filtered.gather(context),
+            Self::Filtered(filtered) => filtered.poll_held_head(context),
         }
     }
 
@@ -505,7 +520,7 @@ impl http_body::Body for ResponseBodyStream {
         let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
         if let Some(Ok(frame)) = &frame {
             match (frame.data_ref(), frame.trailers_ref()) {
-                (Some(data), _) => self.run.exchange.count(MessageSide::Response, data.len()),
+                (Some(data), _) => self.run.exchange.count_bytes(MessageSide::Response, data.len()),
                 (None, trailers) => self.run.exchange.messages().trailers = trailers.cloned(),
             }
         }

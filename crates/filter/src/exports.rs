@@ -35,52 +35,64 @@ pub(crate) struct ModuleExports {
 
 /// A headers callback. Before 0.2.0 it has no parameter for the end of the stream.
 pub(crate) enum HeadersExport {
-    None,
-    Two(TypedFunc<(u32, u32), u32>),
-    Three(TypedFunc<(u32, u32, u32), u32>),
+    Missing,
+    TwoParameters(TypedFunc<(u32, u32), u32>),
+    ThreeParameters(TypedFunc<(u32, u32, u32), u32>),
 }
 
 impl ModuleExports {
-    pub(crate) fn of(store: &mut Store<FilterHost>, guest: &Guest) -> Result<Self, NotReady> {
+    pub(crate) fn from_instance(store: &mut Store<FilterHost>, guest: &Guest) -> Result<Self, NotReady> {
         Ok(Self {
-            on_context_create: find(store, guest, "proxy_on_context_create")?,
-            on_vm_start: find(store, guest, "proxy_on_vm_start")?,
-            validate_configuration: find(store, guest, "proxy_validate_configuration")?,
-            on_configure: find(store, guest, "proxy_on_configure")?,
-            on_request_headers: HeadersExport::of(store, guest, "proxy_on_request_headers")?,
-            on_response_headers: HeadersExport::of(store, guest, "proxy_on_response_headers")?,
-            on_request_body: find(store, guest, "proxy_on_request_body")?,
-            on_response_body: find(store, guest, "proxy_on_response_body")?,
-            on_request_trailers: find(store, guest, "proxy_on_request_trailers")?,
-            on_response_trailers: find(store, guest, "proxy_on_response_trailers")?,
-            on_http_call_response: find(store, guest, "proxy_on_http_call_response")?,
-            on_grpc_receive_initial_metadata: find(store, guest, "proxy_on_grpc_receive_initial_metadata")?,
-            on_grpc_receive: find(store, guest, "proxy_on_grpc_receive")?,
-            on_grpc_receive_trailing_metadata: find(store, guest, "proxy_on_grpc_receive_trailing_metadata")?,
-            on_grpc_close: find(store, guest, "proxy_on_grpc_close")?,
-            on_tick: find(store, guest, "proxy_on_tick")?,
-            on_queue_ready: find(store, guest, "proxy_on_queue_ready")?,
-            on_done: find(store, guest, "proxy_on_done")?,
-            on_log: find(store, guest, "proxy_on_log")?,
-            on_delete: find(store, guest, "proxy_on_delete")?,
+            on_context_create: find_export(store, guest, "proxy_on_context_create")?,
+            on_vm_start: find_export(store, guest, "proxy_on_vm_start")?,
+            validate_configuration: find_export(store, guest, "proxy_validate_configuration")?,
+            on_configure: find_export(store, guest, "proxy_on_configure")?,
+            on_request_headers: HeadersExport::from_instance(store, guest, "proxy_on_request_headers")?,
+            on_response_headers: HeadersExport::from_instance(store, guest, "proxy_on_response_headers")?,
+            on_request_body: find_export(store, guest, "proxy_on_request_body")?,
+            on_response_body: find_export(store, guest, "proxy_on_response_body")?,
+            on_request_trailers: find_export(store, guest, "proxy_on_request_trailers")?,
+            on_response_trailers: find_export(store, guest, "proxy_on_response_trailers")?,
+            on_http_call_response: find_export(store, guest, "proxy_on_http_call_response")?,
+            on_grpc_receive_initial_metadata: find_export(
+                store,
+                guest,
+                "proxy_on_grpc_receive_initial_metadata",
+            )?,
+            on_grpc_receive: find_export(store, guest, "proxy_on_grpc_receive")?,
+            on_grpc_receive_trailing_metadata: find_export(
+                store,
+                guest,
+                "proxy_on_grpc_receive_trailing_metadata",
+            )?,
+            on_grpc_close: find_export(store, guest, "proxy_on_grpc_close")?,
+            on_tick: find_export(store, guest, "proxy_on_tick")?,
+            on_queue_ready: find_export(store, guest, "proxy_on_queue_ready")?,
+            on_done: find_export(store, guest, "proxy_on_done")?,
+            on_log: find_export(store, guest, "proxy_on_log")?,
+            on_delete: find_export(store, guest, "proxy_on_delete")?,
         })
     }
 }
 
 impl HeadersExport {
-    fn of(store: &mut Store<FilterHost>, guest: &Guest, name: &'static str) -> Result<Self, NotReady> {
-        let Some(function) = guest.get_func(&mut *store, name) else { return Ok(Self::None) };
+    fn from_instance(
+        store: &mut Store<FilterHost>,
+        guest: &Guest,
+        name: &'static str,
+    ) -> Result<Self, NotReady> {
+        let Some(function) = guest.get_func(&mut *store, name) else { return Ok(Self::Missing) };
         if let Ok(three) = function.typed(&*store) {
-            return Ok(Self::Three(three));
+            return Ok(Self::ThreeParameters(three));
         }
         let two =
             function.typed(&*store).map_err(|_| NotReady::Refused(FilterRefusalReason::Signature(name)))?;
-        Ok(Self::Two(two))
+        Ok(Self::TwoParameters(two))
     }
 }
 
 /// Looks up a callback, if it is exported. A callback of another type is refused.
-pub(crate) fn find<P: WasmParams, R: WasmResults>(
+pub(crate) fn find_export<P: WasmParams, R: WasmResults>(
     store: &mut Store<FilterHost>,
     guest: &Guest,
     name: &'static str,
@@ -116,7 +128,7 @@ async fn run_nullary(
     guest: &Guest,
     name: &'static str,
 ) -> Result<bool, NotReady> {
-    let Some(function) = find::<(), ()>(store, guest, name)? else { return Ok(false) };
+    let Some(function) = find_export::<(), ()>(store, guest, name)? else { return Ok(false) };
     function.call_async(store, ()).await.map_err(NotReady::Trapped)?;
     Ok(true)
 }

@@ -20,7 +20,7 @@ pub struct ExchangeInfo {
     /// The TLS session, if there is one.
     pub tls: Option<Arc<TlsInfo>>,
     /// The start of the request on both clocks: `request.time`, `request.duration`.
-    pub began: (Instant, SystemTime),
+    pub started_at: (Instant, SystemTime),
 }
 
 /// The TLS session of a client's connection.

@@ -30,9 +30,9 @@ pub struct FilterRuntime {
     pub(crate) shim: InstancePre<FilterHost>,
     pub(crate) ticker: EpochTicker,
     pub(crate) gate: HeavyGate,
-    pub(crate) restarts: RestartQuota,
+    pub(crate) restart_quota: RestartQuota,
     /// The maximum number of instances of a virtual machine.
-    pub(crate) threads: NonZero<usize>,
+    pub(crate) max_instances: NonZero<usize>,
     pub(crate) observer: Option<Arc<dyn FilterObserver>>,
     pub(crate) metrics: FilterMetrics,
     modules: Mutex<HashMap<sandbox::CacheKey, Weak<FilterModule>>>,
@@ -64,19 +64,19 @@ impl FilterRuntime {
     /// # Errors
     /// Fails if the system refuses a thread.
     pub fn new(gate: Option<HeavyGate>, restarts: Duration) -> Result<Arc<Self>, FilterStartError> {
-        let gate = gate.unwrap_or_else(|| HeavyGate::new(threads().get()));
-        Self::build(None, gate, threads(), restarts)
+        let gate = gate.unwrap_or_else(|| HeavyGate::new(thread_count().get()));
+        Self::build(None, gate, thread_count(), restarts)
     }
 
     /// Creates an engine with an observer of every callback and every host call.
     ///
     /// # Errors
     /// Fails if the system refuses a thread.
-    pub fn observed(observer: Arc<dyn FilterObserver>) -> Result<Arc<Self>, FilterStartError> {
+    pub fn with_observer(observer: Arc<dyn FilterObserver>) -> Result<Arc<Self>, FilterStartError> {
         Self::build(
             Some(observer),
-            HeavyGate::new(threads().get()),
-            threads(),
+            HeavyGate::new(thread_count().get()),
+            thread_count(),
             OffloadConfig::default().quota,
         )
     }
@@ -91,8 +91,8 @@ impl FilterRuntime {
         let engine = sandbox.engine();
         let cannot_link = |error| FilterStartError::Link(format!("{error:#}"));
         let mut linker = Linker::new(engine);
-        host::add(&mut linker).map_err(cannot_link)?;
-        let shim = sandbox.compile(&shim::encode(host::GIVING))?;
+        host::add_host_functions(&mut linker).map_err(cannot_link)?;
+        let shim = sandbox.compile(&shim::encode_shim(host::GIVING))?;
         let shim =
             host::halves(engine).and_then(|halves| halves.instantiate_pre(&shim)).map_err(cannot_link)?;
         let ticker = EpochTicker::start(&[engine])?;
@@ -102,8 +102,8 @@ impl FilterRuntime {
             shim,
             ticker,
             gate,
-            restarts: RestartQuota::new(restarts),
-            threads,
+            restart_quota: RestartQuota::new(restarts),
+            max_instances: threads,
             observer,
             metrics: FilterMetrics::default(),
             modules: Mutex::default(),
@@ -129,7 +129,7 @@ impl FilterRuntime {
     }
 
     /// Returns the module in a file, compiled once per content while it is in use.
-    pub(crate) fn module(&self, path: &Path) -> Result<Arc<FilterModule>, FilterRefusalReason> {
+    pub(crate) fn load_module(&self, path: &Path) -> Result<Arc<FilterModule>, FilterRefusalReason> {
         let bytes =
             std::fs::read(path).map_err(|error| FilterRefusalReason::Unreadable(error.to_string()))?;
         let key = FilterModule::key(&bytes);
@@ -144,7 +144,7 @@ impl FilterRuntime {
     }
 
     /// Returns the virtual machine with this key, created from the module if there is none.
-    pub(crate) fn vm(self: &Arc<Self>, key: VmKey, module: &Arc<FilterModule>) -> Arc<Vm> {
+    pub(crate) fn get_or_create_vm(self: &Arc<Self>, key: VmKey, module: &Arc<FilterModule>) -> Arc<Vm> {
         let mut vms = lock(&self.vms);
         if let Some(known) = vms.get(&key).and_then(Weak::upgrade) {
             return known;
@@ -156,23 +156,23 @@ impl FilterRuntime {
     }
 
     /// The data that filters with this `vm_id` share.
-    pub(crate) fn shared(&self, vm_id: &str) -> Arc<SharedData> {
+    pub(crate) fn shared_data(&self, vm_id: &str) -> Arc<SharedData> {
         Arc::clone(lock(&self.shared).entry(vm_id.to_owned()).or_default())
     }
 
     /// The number of callbacks that wait for an instance.
     #[cfg(test)]
-    pub(crate) fn waiting(&self) -> usize {
+    pub(crate) fn waiting_callbacks(&self) -> usize {
         let vms = lock(&self.vms);
         vms.values()
             .filter_map(Weak::upgrade)
             .flat_map(|vm| vm.slots.clone())
-            .map(|slot| slot.waiting())
+            .map(|slot| slot.waiting_count())
             .sum()
     }
 
     /// The counters of the filters of this name, which outlive a reload.
-    pub(crate) fn stats_of(&self, name: &str) -> Arc<FilterCounters> {
+    pub(crate) fn filter_stats(&self, name: &str) -> Arc<FilterCounters> {
         Arc::clone(lock(&self.stats).entry(name.to_owned()).or_default())
     }
 }
@@ -183,7 +183,7 @@ impl std::fmt::Debug for FilterRuntime {
     }
 }
 
-fn threads() -> NonZero<usize> {
+fn thread_count() -> NonZero<usize> {
     available_parallelism().unwrap_or(NonZero::<usize>::MIN)
 }
 

@@ -43,19 +43,19 @@ use crate::vm::VmCore;
 #[cfg(test)]
 pub(crate) use calls::MAX_DETACHED;
 pub(crate) use calls::PendingCall;
-pub(crate) use link::{GIVING, add, halves};
+pub(crate) use link::{GIVING, add_host_functions, halves};
 use memory::ModuleAllocation;
 #[cfg(test)]
-pub(crate) use properties::parse as parse_property;
+pub(crate) use properties::split_path as parse_property;
 pub(crate) use refusals::RefusalLog;
 
 /// The maximum number of entries of a module's table.
 const TABLE_ELEMENTS: usize = 1 << 20;
 /// The maximum number of tables and of memories: each could have the maximum size.
-const TABLES: usize = 16;
-const MEMORIES: usize = 1;
+const MAX_TABLES: usize = 16;
+const MAX_MEMORIES: usize = 1;
 /// The number of streams, and of calls, that end in one poll when their instance is gone.
-pub(crate) const ENDED_AT_ONCE: usize = 1024;
+pub(crate) const ENDED_PER_POLL: usize = 1024;
 
 /// The host data of an instance.
 pub(crate) struct FilterHost {
@@ -65,30 +65,30 @@ pub(crate) struct FilterHost {
     pub(crate) memory: Option<Memory>,
     /// Data to be given to the module once its allocator has returned memory for it. The allocator itself
     /// can't use such functions.
-    pub(crate) gift: Option<ModuleAllocation>,
+    pub(crate) pending_allocation: Option<ModuleAllocation>,
     pub(crate) contexts: HashMap<u32, ModuleContext, RandomState>,
     /// The effective context, by its id.
-    pub(crate) current: Option<(u32, ModuleContext)>,
+    pub(crate) effective_context: Option<(u32, ModuleContext)>,
     /// The context in which the callback in flight began, even if the module has changed the effective one.
-    entered: u32,
+    callback_context: u32,
     /// The context that made the call whose response the callback in flight delivers.
-    delivering: Option<u32>,
+    delivery_context: Option<u32>,
     /// Whether a request's first callback has completed.
     pub(crate) has_served: bool,
     pub(crate) phase: RootPhase,
     /// The data that the callback in flight is about.
-    pub(crate) received: ReceivedData,
+    pub(crate) received_data: ReceivedData,
     pub(crate) calls: calls::PendingCalls,
     /// The filter that an instance is created for, before there are contexts.
-    pub(crate) starting: Option<Arc<PluginSpec>>,
+    pub(crate) starting_spec: Option<Arc<PluginSpec>>,
     /// Streams whose module called `proxy_done` and that are about to end.
-    pub(crate) ended: Vec<u32>,
+    pub(crate) done_streams: Vec<u32>,
     /// Streams whose module has not finished with them.
-    lingering: VecDeque<u32>,
+    lingering_streams: VecDeque<u32>,
     pub(crate) clock: CallbackClock,
-    pub(crate) room: InstanceMemoryLimit,
+    pub(crate) memory_limit: InstanceMemoryLimit,
     /// Output to stdout and stderr since the last end of a line.
-    lines: [Vec<u8>; 2],
+    output_lines: [Vec<u8>; 2],
     /// Scratch space for data that is given to the module.
     scratch: Vec<u8>,
     last_context: u32,
@@ -146,8 +146,8 @@ pub(crate) struct InstanceMemoryLimit {
 /// The calling module and its host data.
 pub(crate) struct GuestModule<'a> {
     caller: Caller<'a, FilterHost>,
-    about: String,
-    gave: String,
+    call_description: String,
+    returned_text: String,
 }
 
 /// The result of a host function. An error is reported to the module as a status.
@@ -200,29 +200,29 @@ impl FilterHost {
             slot,
             generation,
             memory: None,
-            gift: None,
+            pending_allocation: None,
             scratch: Vec::new(),
             contexts: HashMap::default(),
-            current: None,
-            entered: 0,
-            delivering: None,
+            effective_context: None,
+            callback_context: 0,
+            delivery_context: None,
             has_served: false,
             phase: RootPhase::Serving,
-            received: ReceivedData::default(),
+            received_data: ReceivedData::default(),
             calls: calls::PendingCalls::default(),
-            starting: None,
-            ended: Vec::new(),
-            lingering: VecDeque::new(),
+            starting_spec: None,
+            done_streams: Vec::new(),
+            lingering_streams: VecDeque::new(),
             clock: CallbackClock::new(&core.filters.gate),
-            room: InstanceMemoryLimit { limit: core.memory, is_over: false },
-            lines: [Vec::new(), Vec::new()],
+            memory_limit: InstanceMemoryLimit { limit: core.memory, is_over: false },
+            output_lines: [Vec::new(), Vec::new()],
             last_context: 0,
             has_wrapped: false,
         }
     }
 
     /// Returns an id that no live context has.
-    pub(crate) fn next_context(&mut self) -> u32 {
+    pub(crate) fn next_context_id(&mut self) -> u32 {
         loop {
             self.last_context = self.last_context.checked_add(1).unwrap_or_else(|| {
                 self.has_wrapped = true;
@@ -235,30 +235,30 @@ impl FilterHost {
     }
 
     /// Inserts a new context and makes it the effective one.
-    pub(crate) fn insert(&mut self, id: u32, context: ModuleContext) {
-        self.current = Some((id, context.clone()));
+    pub(crate) fn insert_context(&mut self, id: u32, context: ModuleContext) {
+        self.effective_context = Some((id, context.clone()));
         self.contexts.insert(id, context);
     }
 
     /// Removes a context, with the calls that belong to it alone.
-    pub(crate) fn forget(&mut self, id: u32) {
+    pub(crate) fn remove_context(&mut self, id: u32) {
         if let Some(ModuleContext::Root(_)) = self.contexts.remove(&id) {
-            self.core.filters.queues.leave(&self.slot, self.generation, Some(id));
+            self.core.filters.queues.remove_consumers(&self.slot, self.generation, Some(id));
         }
-        self.calls.drop_of(id);
-        if self.current.as_ref().is_some_and(|(current, _)| *current == id) {
-            self.current = None;
+        self.calls.cancel_attached(id);
+        if self.effective_context.as_ref().is_some_and(|(current, _)| *current == id) {
+            self.effective_context = None;
         }
-        if !self.lingering.is_empty() {
-            self.lingering.retain(|lingering| *lingering != id);
+        if !self.lingering_streams.is_empty() {
+            self.lingering_streams.retain(|lingering| *lingering != id);
         }
     }
 
     /// Starts a callback in this context.
-    pub(crate) fn enter(&mut self, id: u32) {
-        self.entered = id;
-        if self.current.as_ref().is_none_or(|(current, _)| *current != id) {
-            self.current = self.contexts.get(&id).map(|context| (id, context.clone()));
+    pub(crate) fn enter_context(&mut self, id: u32) {
+        self.callback_context = id;
+        if self.effective_context.as_ref().is_none_or(|(current, _)| *current != id) {
+            self.effective_context = self.contexts.get(&id).map(|context| (id, context.clone()));
         }
     }
 
@@ -269,26 +269,26 @@ impl FilterHost {
         pending: &PendingCall,
         received: ReceivedData,
     ) -> Option<(u32, Duration)> {
-        let time = self.time_of(pending.root)?;
+        let time = self.callback_time_limit(pending.root)?;
         if let ModuleContext::Stream(stream) = self.contexts.get(&pending.context)? {
             stream.state().in_response = pending.in_response;
         }
-        self.delivering = Some(pending.context);
-        self.received = received;
+        self.delivery_context = Some(pending.context);
+        self.received_data = received;
         Some((pending.root, time))
     }
 
     /// Ends the delivery of a call's response or event.
     pub(crate) fn end_delivery(&mut self) {
-        self.delivering = None;
-        self.received = ReceivedData::default();
+        self.delivery_context = None;
+        self.received_data = ReceivedData::default();
     }
 
     /// Ends the wait of the stream that made a call. The call's last callback has to return first: until then
     /// the module may still answer the request, or be refused something.
     pub(crate) fn end_call(&self, pending: &PendingCall) {
         if let Some(ModuleContext::Stream(stream)) = self.contexts.get(&pending.context) {
-            stream.end_call(pending.era);
+            stream.end_call(pending.resume_count);
             stream.wake();
         }
     }
@@ -296,7 +296,7 @@ impl FilterHost {
     /// The stream that the callback in flight is about: its own, or the one that made the call whose response
     /// it delivers.
     pub(crate) fn served_stream(&self) -> Option<&Arc<StreamContext>> {
-        match self.contexts.get(&self.delivering.unwrap_or(self.entered)) {
+        match self.contexts.get(&self.delivery_context.unwrap_or(self.callback_context)) {
             Some(ModuleContext::Stream(stream)) => Some(stream),
             _ => None,
         }
@@ -306,12 +306,12 @@ impl FilterHost {
     /// stream that the callback in flight is about. In APISIX, too, a module answers the request of a call in
     /// the call's callback without a change of the effective context.
     pub(crate) fn answerable_stream(&self) -> Option<&Arc<StreamContext>> {
-        self.stream().or_else(|| self.served_stream())
+        self.effective_stream().or_else(|| self.served_stream())
     }
 
     /// The filter whose callback is in flight.
     pub(crate) fn spec(&self) -> Option<&Arc<PluginSpec>> {
-        self.current.as_ref().map(|(_, context)| context.spec()).or(self.starting.as_ref())
+        self.effective_context.as_ref().map(|(_, context)| context.spec()).or(self.starting_spec.as_ref())
     }
 
     pub(crate) fn is_lenient(&self) -> bool {
@@ -319,16 +319,16 @@ impl FilterHost {
     }
 
     /// The effective context, if it is a stream.
-    pub(crate) fn stream(&self) -> Option<&Arc<StreamContext>> {
-        match &self.current {
+    pub(crate) fn effective_stream(&self) -> Option<&Arc<StreamContext>> {
+        match &self.effective_context {
             Some((_, ModuleContext::Stream(stream))) => Some(stream),
             _ => None,
         }
     }
 
     /// The root context of the effective context.
-    pub(crate) fn root(&self) -> Option<Arc<RootContext>> {
-        let root = match &self.current {
+    pub(crate) fn effective_root(&self) -> Option<Arc<RootContext>> {
+        let root = match &self.effective_context {
             Some((_, ModuleContext::Root(root))) => return Some(Arc::clone(root)),
             Some((_, ModuleContext::Stream(stream))) => stream.root,
             None => return None,
@@ -340,27 +340,27 @@ impl FilterHost {
     }
 
     /// The time limit of a callback of this context.
-    pub(crate) fn time_of(&self, id: u32) -> Option<Duration> {
+    pub(crate) fn callback_time_limit(&self, id: u32) -> Option<Duration> {
         self.contexts.get(&id).map(|context| context.spec().limits.cpu.0)
     }
 
     /// Adds a stream whose module has not finished with it. Returns the oldest one if there are too many.
-    pub(crate) fn linger(&mut self, id: u32, most: usize) -> Option<u32> {
-        self.lingering.push_back(id);
-        if self.lingering.len() > most { self.lingering.pop_front() } else { None }
+    pub(crate) fn add_lingering(&mut self, id: u32, most: usize) -> Option<u32> {
+        self.lingering_streams.push_back(id);
+        if self.lingering_streams.len() > most { self.lingering_streams.pop_front() } else { None }
     }
 
     /// The streams of a root context whose module has not finished with them.
-    pub(crate) fn lingering_of(&self, root: u32) -> Vec<u32> {
+    pub(crate) fn root_lingering_streams(&self, root: u32) -> Vec<u32> {
         let is_of_it = |id: &u32| match self.contexts.get(id) {
             Some(ModuleContext::Stream(stream)) => stream.root == root,
             _ => false,
         };
-        self.lingering.iter().copied().filter(is_of_it).collect()
+        self.lingering_streams.iter().copied().filter(is_of_it).collect()
     }
 
     /// The streams of a root context.
-    pub(crate) fn streams_of(&self, root: u32) -> Vec<Arc<StreamContext>> {
+    pub(crate) fn root_streams(&self, root: u32) -> Vec<Arc<StreamContext>> {
         let stream = |context: &ModuleContext| match context {
             ModuleContext::Stream(stream) if stream.root == root => Some(Arc::clone(stream)),
             _ => None,
@@ -369,13 +369,13 @@ impl FilterHost {
     }
 
     /// Marks the effective context as done, if `proxy_on_done` was called for it.
-    pub(crate) fn done(&mut self) -> Result<(), HostStatus> {
-        let id = self.current.as_ref().map(|(id, _)| *id).ok_or(HostStatus::NotFound)?;
-        if !self.lingering.contains(&id) {
+    pub(crate) fn mark_done(&mut self) -> Result<(), HostStatus> {
+        let id = self.effective_context.as_ref().map(|(id, _)| *id).ok_or(HostStatus::NotFound)?;
+        if !self.lingering_streams.contains(&id) {
             return Err(HostStatus::NotFound);
         }
-        self.lingering.retain(|lingering| *lingering != id);
-        self.ended.push(id);
+        self.lingering_streams.retain(|lingering| *lingering != id);
+        self.done_streams.push(id);
         Ok(())
     }
 
@@ -391,53 +391,53 @@ impl FilterHost {
         timer.take().iter().for_each(AbortHandle::abort);
         let period = root.period.load(Relaxed);
         let runtime = tokio::runtime::Handle::try_current();
-        if let (Ok(runtime), true, true) = (runtime, period > 0, root.spec.started.load(Relaxed)) {
+        if let (Ok(runtime), true, true) = (runtime, period > 0, root.spec.is_started.load(Relaxed)) {
             let (slot, generation, id) = (self.slot.clone(), self.generation, root.id);
-            let ticking = watch_polls(PollSite::Filters, ticks(slot, generation, id, period));
+            let ticking = watch_polls(PollSite::Filters, send_ticks(slot, generation, id, period));
             *timer = Some(runtime.spawn(ticking).abort_handle());
         }
     }
 
     /// Marks every stream of the instance as dead, and the one that trapped, and ends timers. Returns the
     /// streams, whose waiting futures have to be woken ([`Self::end_some`]).
-    pub(crate) fn bury(&mut self) -> Vec<Arc<StreamContext>> {
-        self.served_stream().iter().for_each(|stream| stream.state().trapped = true);
-        self.core.filters.queues.leave(&self.slot, self.generation, None);
-        self.current = None;
+    pub(crate) fn mark_dead(&mut self) -> Vec<Arc<StreamContext>> {
+        self.served_stream().iter().for_each(|stream| stream.state().has_trapped = true);
+        self.core.filters.queues.remove_consumers(&self.slot, self.generation, None);
+        self.effective_context = None;
         let streams = self.contexts.drain().filter_map(|(_, context)| match context {
             ModuleContext::Stream(stream) => Some(stream),
             ModuleContext::Root(_) => None,
         });
         let streams: Vec<_> = streams.collect();
-        streams.iter().for_each(|stream| stream.state().dead = true);
+        streams.iter().for_each(|stream| stream.state().is_dead = true);
         streams
     }
 
     /// Wakes some of the dead streams and ends some of the calls. Returns whether any are left: there may be
     /// tens of thousands.
-    pub(crate) fn end_some(&mut self, dead: &mut Vec<Arc<StreamContext>>) -> bool {
-        let part = dead.split_off(dead.len().saturating_sub(ENDED_AT_ONCE));
+    pub(crate) fn end_batch(&mut self, dead: &mut Vec<Arc<StreamContext>>) -> bool {
+        let part = dead.split_off(dead.len().saturating_sub(ENDED_PER_POLL));
         part.iter().for_each(|stream| stream.wake());
-        let has_calls = self.calls.drop_some(ENDED_AT_ONCE);
+        let has_calls = self.calls.cancel_batch(ENDED_PER_POLL);
         has_calls || !dead.is_empty()
     }
 
-    pub(crate) fn is_observed(&self) -> bool {
+    pub(crate) fn has_observer(&self) -> bool {
         self.core.filters.observer.is_some()
     }
 
-    pub(crate) fn see(&self, event: &FilterEvent<'_>) {
-        self.core.filters.observer.iter().for_each(|observer| observer.see(event));
+    pub(crate) fn notify_observer(&self, event: &FilterEvent<'_>) {
+        self.core.filters.observer.iter().for_each(|observer| observer.on_event(event));
     }
 
-    pub(crate) fn see_callback(&self, name: &'static str, arguments: &[u32]) {
+    pub(crate) fn notify_callback(&self, name: &'static str, arguments: &[u32]) {
         let filter = self.spec().map_or("", |spec| &spec.name);
-        self.see(&FilterEvent::Callback { filter, name, arguments });
+        self.notify_observer(&FilterEvent::Callback { filter, name, arguments });
     }
 }
 
 /// Sends the ticks of one root context. Ticks that are due while one is in flight are skipped.
-async fn ticks(slot: Weak<InstanceSlot>, generation: u64, root: u32, period: u64) {
+async fn send_ticks(slot: Weak<InstanceSlot>, generation: u64, root: u32, period: u64) {
     let period = Duration::from_millis(period);
     let mut interval = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -452,7 +452,7 @@ async fn ticks(slot: Weak<InstanceSlot>, generation: u64, root: u32, period: u64
 
 impl<'a> GuestModule<'a> {
     fn new(caller: Caller<'a, FilterHost>) -> Self {
-        Self { caller, about: String::new(), gave: String::new() }
+        Self { caller, call_description: String::new(), returned_text: String::new() }
     }
 
     pub(crate) fn host(&self) -> &FilterHost {
@@ -464,16 +464,16 @@ impl<'a> GuestModule<'a> {
     }
 
     /// Records a description of the call for the observer.
-    pub(crate) fn about(&mut self, words: impl FnOnce() -> String) {
-        if self.host().is_observed() {
-            self.about = words();
+    pub(crate) fn describe_call(&mut self, words: impl FnOnce() -> String) {
+        if self.host().has_observer() {
+            self.call_description = words();
         }
     }
 
     /// Records a description that the module wrote itself.
-    pub(crate) fn about_text(&mut self, span: memory::MemorySpan) {
-        if self.host().is_observed() {
-            self.about = self.text(span).unwrap_or_default();
+    pub(crate) fn describe_call_text(&mut self, span: memory::MemorySpan) {
+        if self.host().has_observer() {
+            self.call_description = self.memory_text(span).unwrap_or_default();
         }
     }
 
@@ -481,26 +481,32 @@ impl<'a> GuestModule<'a> {
     fn finish(self, name: &'static str, done: HostResult) -> u32 {
         let status = done.err().unwrap_or(HostStatus::Ok);
         if status != HostStatus::Ok {
-            self.host().note_refusal(name, status);
+            self.host().note_host_error(name, status);
         }
-        if self.host().is_observed() {
-            let (about, gave) = (&*self.about, &*self.gave);
-            let event = FilterEvent::HostCall { name, about, gave, status: status.name() };
-            self.host().see(&event);
+        if self.host().has_observer() {
+            let (about, gave) = (&*self.call_description, &*self.returned_text);
+            let event = FilterEvent::HostCall {
+                name,
+                description: about,
+                returned_data: gave,
+                status: status.name(),
+            };
+            self.host().notify_observer(&event);
         }
         status as u32
     }
 
     /// Returns to the shim the number of bytes to give, or a status.
     fn begin(mut self, name: &'static str, done: HostResult) -> u64 {
-        let observed = self.host().is_observed().then(|| (self.about.clone(), self.gave.clone()));
-        if let Some(gift) = self.host_mut().gift.as_mut().filter(|gift| !gift.is_begun()) {
+        let observed =
+            self.host().has_observer().then(|| (self.call_description.clone(), self.returned_text.clone()));
+        if let Some(gift) = self.host_mut().pending_allocation.as_mut().filter(|gift| !gift.is_begun()) {
             if done.is_ok() {
-                return shim::outcome(gift.begin(name, observed), 0);
+                return shim::encode_outcome(gift.begin(name, observed), 0);
             }
-            self.host_mut().gift = None;
+            self.host_mut().pending_allocation = None;
         }
-        shim::outcome(0, self.finish(name, done))
+        shim::encode_outcome(0, self.finish(name, done))
     }
 }
 
@@ -516,10 +522,10 @@ impl ResourceLimiter for InstanceMemoryLimit {
     }
 
     fn tables(&self) -> usize {
-        TABLES
+        MAX_TABLES
     }
 
     fn memories(&self) -> usize {
-        MEMORIES
+        MAX_MEMORIES
     }
 }

@@ -19,7 +19,7 @@ use sandbox::{
 };
 
 use crate::abi::{FilterAction, MessageSide};
-use crate::exports::{HeadersExport, ModuleExports, find, initialise};
+use crate::exports::{HeadersExport, ModuleExports, find_export, initialise};
 use crate::host::{FilterHost, ModuleContext, ReceivedData, RootContext, RootPhase};
 use crate::messages::FilterExchange;
 use crate::observe::FilterEvent;
@@ -27,7 +27,7 @@ use crate::plugin::PluginSpec;
 use crate::refused::FilterRefusalReason;
 use crate::shim;
 use crate::slot::{BackOff, InstanceSlot};
-use crate::stats::count;
+use crate::stats::increment;
 use crate::stream::StreamContext;
 use crate::vm::VmCore;
 
@@ -45,7 +45,7 @@ pub(crate) struct FilterInstance {
 /// The reasons for which an instance has no root context for a filter.
 pub(crate) enum NotReady {
     /// The next instance is created after a back-off.
-    Later(BackOff),
+    BackingOff(BackOff),
     /// The module trapped at its start.
     Trapped(Trapped),
     /// The module refused to start, or is not valid.
@@ -69,29 +69,29 @@ impl FilterInstance {
     ) -> Result<Self, NotReady> {
         let engine = core.module.pre.module().engine();
         let mut store = Store::new(engine, FilterHost::new(core, place));
-        store.limiter(|host| &mut host.room);
+        store.limiter(|host| &mut host.memory_limit);
         store.epoch_deadline_callback(|mut context| {
             let turn = context.data_mut().clock.tick()?;
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
         });
         store.data_mut().clock.arm(first.limits.startup_cpu.0);
         store.set_epoch_deadline(1);
-        store.data_mut().starting = Some(Arc::clone(first));
-        let (guest, allocator) = link(&mut store, core).await?;
+        store.data_mut().starting_spec = Some(Arc::clone(first));
+        let (guest, allocator) = link_module(&mut store, core).await?;
         let memory =
             guest.get_memory(&mut store, "memory").ok_or(NotReady::Refused(FilterRefusalReason::Memory))?;
-        let allocate = match find::<u32, u32>(&mut store, &guest, "proxy_on_memory_allocate")? {
+        let allocate = match find_export::<u32, u32>(&mut store, &guest, "proxy_on_memory_allocate")? {
             Some(allocate) => Some(allocate),
-            None => find::<u32, u32>(&mut store, &guest, "malloc")?,
+            None => find_export::<u32, u32>(&mut store, &guest, "malloc")?,
         };
         let allocate = allocate.ok_or(NotReady::Refused(FilterRefusalReason::Allocator))?;
         let allocate = Ref::Func(Some(*allocate.func()));
         allocator.set(&mut store, 0, allocate).map_err(NotReady::Trapped)?;
         store.data_mut().memory = Some(memory);
-        let exports = ModuleExports::of(&mut store, &guest)?;
+        let exports = ModuleExports::from_instance(&mut store, &guest)?;
         initialise(&mut store, &guest).await?;
-        store.data_mut().starting = None;
-        store.data_mut().clock.rest();
+        store.data_mut().starting_spec = None;
+        store.data_mut().clock.end_callback();
         Ok(Self { store, exports, roots: HashMap::default() })
     }
 
@@ -106,23 +106,23 @@ impl FilterInstance {
     }
 
     /// Creates a filter's root context, unless it has one, starts and configures it.
-    pub(crate) async fn start(&mut self, spec: &Arc<PluginSpec>) -> Result<(), NotReady> {
+    pub(crate) async fn start_filter(&mut self, spec: &Arc<PluginSpec>) -> Result<(), NotReady> {
         if self.has_root(spec) {
             return Ok(());
         }
-        let id = self.store.data_mut().next_context();
+        let id = self.store.data_mut().next_context_id();
         let root = Arc::new(RootContext::new(id, spec));
-        self.store.data_mut().insert(id, ModuleContext::Root(root));
+        self.store.data_mut().insert_context(id, ModuleContext::Root(root));
         let started = self.start_root(id, spec).await;
         self.store.data_mut().phase = RootPhase::Serving;
         match started {
             Ok(()) => {
                 self.roots.insert(spec.number, id);
-                count(&spec.stats.starts);
+                increment(&spec.stats.starts);
                 Ok(())
             }
             Err(NotReady::Refused(reason)) => {
-                self.delete(id).await.map_err(NotReady::Trapped)?;
+                self.delete_context(id).await.map_err(NotReady::Trapped)?;
                 Err(NotReady::Refused(reason))
             }
             Err(error) => Err(error),
@@ -132,14 +132,14 @@ impl FilterInstance {
     async fn start_root(&mut self, id: u32, spec: &Arc<PluginSpec>) -> Result<(), NotReady> {
         let time = spec.limits.startup_cpu.0;
         let create = self.exports.on_context_create.as_ref();
-        call(&mut self.store, id, time, "proxy_on_context_create", create, (id, 0), ())
+        run_callback(&mut self.store, id, time, "proxy_on_context_create", create, (id, 0), ())
             .await
             .map_err(NotReady::Trapped)?;
         let length = |bytes: &bytes::Bytes| u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let (vm, plugin) = (length(&spec.vm_config), length(&spec.config));
         self.store.data_mut().phase = RootPhase::Starting;
         let start = self.exports.on_vm_start.as_ref();
-        if call(&mut self.store, id, time, "proxy_on_vm_start", start, (id, vm), 1)
+        if run_callback(&mut self.store, id, time, "proxy_on_vm_start", start, (id, vm), 1)
             .await
             .map_err(NotReady::Trapped)?
             == 0
@@ -152,7 +152,7 @@ impl FilterInstance {
             ("proxy_on_configure", self.exports.on_configure.as_ref()),
         ];
         for (name, callback) in configure {
-            if call(&mut self.store, id, time, name, callback, (id, plugin), 1)
+            if run_callback(&mut self.store, id, time, name, callback, (id, plugin), 1)
                 .await
                 .map_err(NotReady::Trapped)?
                 == 0
@@ -171,20 +171,28 @@ impl FilterInstance {
     }
 
     /// Opens a filter's stream context for an exchange.
-    pub(crate) async fn open(
+    pub(crate) async fn open_stream(
         &mut self,
         spec: &Arc<PluginSpec>,
         exchange: &Arc<FilterExchange>,
     ) -> GuestResult<Arc<StreamContext>> {
         let root = self.roots.get(&spec.number).copied().unwrap_or_default();
         let host = self.store.data_mut();
-        let id = host.next_context();
+        let id = host.next_context_id();
         let place = (host.slot.clone(), host.generation);
-        let stream = StreamContext::new((id, root), spec, exchange, host.core.module.has, place);
-        host.insert(id, ModuleContext::Stream(Arc::clone(&stream)));
+        let stream = StreamContext::new((id, root), spec, exchange, host.core.module.features, place);
+        host.insert_context(id, ModuleContext::Stream(Arc::clone(&stream)));
         let create = self.exports.on_context_create.as_ref();
-        call(&mut self.store, id, spec.limits.cpu.0, "proxy_on_context_create", create, (id, root), ())
-            .await?;
+        run_callback(
+            &mut self.store,
+            id,
+            spec.limits.cpu.0,
+            "proxy_on_context_create",
+            create,
+            (id, root),
+            (),
+        )
+        .await?;
         Ok(stream)
     }
 
@@ -203,30 +211,31 @@ impl FilterInstance {
         let (id, time) = (stream.id, stream.spec.limits.cpu.0);
         stream.begin_callback(side, true);
         let action = match callback {
-            HeadersExport::None => return Ok(FilterAction::Continue),
-            HeadersExport::Two(callback) => {
+            HeadersExport::Missing => return Ok(FilterAction::Continue),
+            HeadersExport::TwoParameters(callback) => {
                 let callback = Some(callback);
-                call(&mut self.store, id, time, name, callback, (id, count), 0).await?
+                run_callback(&mut self.store, id, time, name, callback, (id, count), 0).await?
             }
-            HeadersExport::Three(callback) => {
+            HeadersExport::ThreeParameters(callback) => {
                 let callback = Some(callback);
-                call(&mut self.store, id, time, name, callback, (id, count, u32::from(end)), 0).await?
+                run_callback(&mut self.store, id, time, name, callback, (id, count, u32::from(end)), 0)
+                    .await?
             }
         };
-        Ok(Self::end_callback(stream, side, FilterAction::of(action)))
+        Ok(Self::end_callback(stream, side, FilterAction::from_number(action)))
     }
 
     /// Applies the result of a callback to its stream.
     fn end_callback(stream: &StreamContext, side: MessageSide, action: FilterAction) -> FilterAction {
         if side == MessageSide::Request && action == FilterAction::Continue {
-            stream.let_go();
+            stream.release_request();
         }
         action
     }
 
     /// Whether the module still has the context of this stream. Nothing of a message passes without it, since
     /// its exchange has ended.
-    fn knows(&self, stream: &StreamContext) -> bool {
+    fn has_stream(&self, stream: &StreamContext) -> bool {
         self.has_context(stream.id)
     }
 
@@ -243,7 +252,7 @@ impl FilterInstance {
         size: u32,
         end: bool,
     ) -> GuestResult<FilterAction> {
-        if !self.knows(stream) {
+        if !self.has_stream(stream) {
             return Ok(FilterAction::Continue);
         }
         let (name, callback) = match side {
@@ -253,8 +262,9 @@ impl FilterInstance {
         let (id, callback) = (stream.id, callback.as_ref());
         stream.begin_callback(side, false);
         let time = stream.spec.limits.cpu.0;
-        let action = call(&mut self.store, id, time, name, callback, (id, size, u32::from(end)), 0).await?;
-        Ok(Self::end_callback(stream, side, FilterAction::of(action)))
+        let action =
+            run_callback(&mut self.store, id, time, name, callback, (id, size, u32::from(end)), 0).await?;
+        Ok(Self::end_callback(stream, side, FilterAction::from_number(action)))
     }
 
     /// Delivers the trailers of a message.
@@ -264,7 +274,7 @@ impl FilterInstance {
         side: MessageSide,
         count: u32,
     ) -> GuestResult<FilterAction> {
-        if !self.knows(stream) {
+        if !self.has_stream(stream) {
             return Ok(FilterAction::Continue);
         }
         let (name, callback) = match side {
@@ -274,80 +284,82 @@ impl FilterInstance {
         let (id, callback) = (stream.id, callback.as_ref());
         stream.begin_callback(side, false);
         let time = stream.spec.limits.cpu.0;
-        let action = call(&mut self.store, id, time, name, callback, (id, count), 0).await?;
-        Ok(Self::end_callback(stream, side, FilterAction::of(action)))
+        let action = run_callback(&mut self.store, id, time, name, callback, (id, count), 0).await?;
+        Ok(Self::end_callback(stream, side, FilterAction::from_number(action)))
     }
 
     /// Ends a stream after its exchange: done, log, delete. A stream whose module has not finished lingers.
-    pub(crate) async fn end(&mut self, stream: &StreamContext) -> GuestResult<()> {
-        if !self.knows(stream) {
+    pub(crate) async fn end_stream(&mut self, stream: &StreamContext) -> GuestResult<()> {
+        if !self.has_stream(stream) {
             return Ok(());
         }
         let done = self.exports.on_done.as_ref();
         let id = stream.id;
         let is_done =
-            call(&mut self.store, id, stream.spec.limits.cpu.0, "proxy_on_done", done, id, 1).await? != 0;
+            run_callback(&mut self.store, id, stream.spec.limits.cpu.0, "proxy_on_done", done, id, 1).await?
+                != 0;
         if is_done {
-            return self.finish(id).await;
+            return self.finish_stream(id).await;
         }
-        let oldest = self.store.data_mut().linger(id, MAX_LINGERING);
+        let oldest = self.store.data_mut().add_lingering(id, MAX_LINGERING);
         match oldest {
-            Some(oldest) => self.finish(oldest).await,
+            Some(oldest) => self.finish_stream(oldest).await,
             None => Ok(()),
         }
     }
 
     /// Completes the end of a stream that is done.
-    async fn finish(&mut self, id: u32) -> GuestResult<()> {
+    async fn finish_stream(&mut self, id: u32) -> GuestResult<()> {
         let Some(time) = self.store.data().contexts.get(&id).map(|context| context.spec().limits.cpu.0)
         else {
             return Ok(());
         };
         let log = self.exports.on_log.as_ref();
-        call(&mut self.store, id, time, "proxy_on_log", log, id, ()).await?;
-        self.delete(id).await
+        run_callback(&mut self.store, id, time, "proxy_on_log", log, id, ()).await?;
+        self.delete_context(id).await
     }
 
     /// Removes a context without notifying the module.
-    pub(crate) fn forget(&mut self, id: u32) {
-        self.store.data_mut().forget(id);
+    pub(crate) fn remove_context(&mut self, id: u32) {
+        self.store.data_mut().remove_context(id);
     }
 
-    async fn delete(&mut self, id: u32) -> GuestResult<()> {
+    async fn delete_context(&mut self, id: u32) -> GuestResult<()> {
         let Some(context) = self.store.data().contexts.get(&id) else { return Ok(()) };
         let time = context.spec().limits.cpu.0;
         let delete = self.exports.on_delete.as_ref();
-        call(&mut self.store, id, time, "proxy_on_delete", delete, id, ()).await?;
-        self.store.data_mut().forget(id);
+        run_callback(&mut self.store, id, time, "proxy_on_delete", delete, id, ()).await?;
+        self.store.data_mut().remove_context(id);
         Ok(())
     }
 
     /// Ends the root context of a filter that is removed.
-    pub(crate) async fn retire(&mut self, spec: &PluginSpec) -> GuestResult<()> {
+    pub(crate) async fn end_root(&mut self, spec: &PluginSpec) -> GuestResult<()> {
         let Some(id) = self.roots.remove(&spec.number) else { return Ok(()) };
         // Its lingering streams end first: the removed root would not receive the events that they wait for.
-        for child in self.store.data().lingering_of(id) {
-            self.finish(child).await?;
+        for child in self.store.data().root_lingering_streams(id) {
+            self.finish_stream(child).await?;
         }
         // So do those whose end still waits in the queue: SDKs' streams refer to their root.
-        for stream in self.store.data().streams_of(id) {
-            self.end(&stream).await?;
-            self.finish(stream.id).await?;
+        for stream in self.store.data().root_streams(id) {
+            self.end_stream(&stream).await?;
+            self.finish_stream(stream.id).await?;
         }
         let done = self.exports.on_done.as_ref();
-        call(&mut self.store, id, spec.limits.cpu.0, "proxy_on_done", done, id, 1).await?;
-        self.delete(id).await
+        run_callback(&mut self.store, id, spec.limits.cpu.0, "proxy_on_done", done, id, 1).await?;
+        self.delete_context(id).await
     }
 
     /// Delivers the response to an HTTP call, or its failure. Does nothing if the call was cancelled.
     pub(crate) async fn on_call_response(&mut self, token: u32, received: ReceivedData) -> GuestResult<()> {
-        let Some(pending) = self.store.data_mut().calls.take(token) else { return Ok(()) };
+        let Some(pending) = self.store.data_mut().calls.remove(token) else { return Ok(()) };
         let sizes = received.sizes();
         let delivery = self.store.data_mut().begin_delivery(&pending, received);
         let Some((root, time)) = delivery else { return Ok(()) };
         let callback = self.exports.on_http_call_response.as_ref();
         let arguments = (root, token, sizes.0, sizes.1, sizes.2);
-        call(&mut self.store, root, time, "proxy_on_http_call_response", callback, arguments, ()).await?;
+        run_callback(&mut self.store, root, time, "proxy_on_http_call_response", callback, arguments, ())
+            .await?;
         let host = self.store.data_mut();
         host.end_delivery();
         host.end_call(&pending);
@@ -355,7 +367,7 @@ impl FilterInstance {
     }
 
     /// Delivers an event of a gRPC call.
-    pub(crate) async fn on_grpc(
+    pub(crate) async fn on_grpc_event(
         &mut self,
         token: u32,
         what: RootGrpcEvent,
@@ -363,7 +375,7 @@ impl FilterInstance {
         received: ReceivedData,
     ) -> GuestResult<()> {
         let host = self.store.data_mut();
-        let pending = if is_last { host.calls.take(token) } else { host.calls.get(token) };
+        let pending = if is_last { host.calls.remove(token) } else { host.calls.get(token) };
         let Some(pending) = pending else { return Ok(()) };
         let Some((root, time)) = host.begin_delivery(&pending, received) else { return Ok(()) };
         let exports = &self.exports;
@@ -381,7 +393,7 @@ impl FilterInstance {
             ),
             RootGrpcEvent::Close(status) => ("proxy_on_grpc_close", exports.on_grpc_close.as_ref(), status),
         };
-        call(&mut self.store, root, time, name, callback, (root, token, value), ()).await?;
+        run_callback(&mut self.store, root, time, name, callback, (root, token, value), ()).await?;
         let host = self.store.data_mut();
         host.end_delivery();
         if is_last {
@@ -392,33 +404,33 @@ impl FilterInstance {
 
     /// Delivers a tick of a filter's timer.
     pub(crate) async fn on_tick(&mut self, root: u32) -> GuestResult<()> {
-        let Some(time) = self.store.data().time_of(root) else { return Ok(()) };
+        let Some(time) = self.store.data().callback_time_limit(root) else { return Ok(()) };
         let tick = self.exports.on_tick.as_ref();
-        call(&mut self.store, root, time, "proxy_on_tick", tick, root, ()).await
+        run_callback(&mut self.store, root, time, "proxy_on_tick", tick, root, ()).await
     }
 
     /// Notifies a root context of an item in a queue.
     pub(crate) async fn on_queue_ready(&mut self, root: u32, queue: u32) -> GuestResult<()> {
-        let Some(time) = self.store.data().time_of(root) else { return Ok(()) };
+        let Some(time) = self.store.data().callback_time_limit(root) else { return Ok(()) };
         let ready = self.exports.on_queue_ready.as_ref();
-        call(&mut self.store, root, time, "proxy_on_queue_ready", ready, (root, queue), ()).await
+        run_callback(&mut self.store, root, time, "proxy_on_queue_ready", ready, (root, queue), ()).await
     }
 
     /// Whether work is left to do after the module has returned.
-    pub(crate) fn has_leftovers(&self) -> bool {
-        !self.store.data().ended.is_empty()
+    pub(crate) fn has_done_streams(&self) -> bool {
+        !self.store.data().done_streams.is_empty()
     }
 
     /// Does the work that is left: ends the streams that called `proxy_done`.
-    pub(crate) async fn settle(&mut self) -> GuestResult<()> {
-        while let Some(id) = self.store.data_mut().ended.pop() {
-            self.finish(id).await?;
+    pub(crate) async fn finish_done_streams(&mut self) -> GuestResult<()> {
+        while let Some(id) = self.store.data_mut().done_streams.pop() {
+            self.finish_stream(id).await?;
         }
         Ok(())
     }
 
     /// Records that a request's first callback has completed.
-    pub(crate) fn note_served(&mut self) {
+    pub(crate) fn mark_served(&mut self) {
         self.store.data_mut().has_served = true;
     }
 
@@ -439,33 +451,35 @@ impl FilterInstance {
 
     /// The filters that the next instance in this slot needs before there is a request: those with timers,
     /// and the one that failed.
-    pub(crate) fn to_revive(&self) -> Vec<Arc<PluginSpec>> {
+    pub(crate) fn specs_to_restart(&self) -> Vec<Arc<PluginSpec>> {
         let host = self.store.data();
         let roots = host.contexts.values().filter_map(|context| match context {
             ModuleContext::Root(root) if root.period.load(Relaxed) > 0 => Some(Arc::clone(&root.spec)),
             _ => None,
         });
         let mut specs: Vec<_> = roots.chain(self.current_spec()).collect();
-        specs.retain(|spec| spec.started.load(Relaxed));
+        specs.retain(|spec| spec.is_started.load(Relaxed));
         specs
     }
 
     /// The reason for a trap, as text.
-    pub(crate) fn reason(&self, trapped: &Trapped) -> String {
+    pub(crate) fn trap_reason(&self, trapped: &Trapped) -> String {
         let host = self.store.data();
-        match host.room.is_over {
-            true => format!("it needs more than {} bytes of memory ({})", host.core.memory, words(trapped)),
-            false => words(trapped),
+        match host.memory_limit.is_over {
+            true => {
+                format!("it needs more than {} bytes of memory ({})", host.core.memory, trap_text(trapped))
+            }
+            false => trap_text(trapped),
         }
     }
 
     /// Marks every stream in the instance as dead, and ends calls and timers. The returned future notifies
     /// the streams that are not notified at once, and releases the instance's memory.
-    pub(crate) fn bury(mut self) -> impl Future<Output = ()> + Send {
-        let mut dead = self.store.data_mut().bury();
-        self.store.data_mut().end_some(&mut dead);
+    pub(crate) fn mark_dead(mut self) -> impl Future<Output = ()> + Send {
+        let mut dead = self.store.data_mut().mark_dead();
+        self.store.data_mut().end_batch(&mut dead);
         async move {
-            while self.store.data_mut().end_some(&mut dead) {
+            while self.store.data_mut().end_batch(&mut dead) {
                 tokio::task::yield_now().await;
             }
             if let Some(memory) = self.store.data().memory {
@@ -477,7 +491,7 @@ impl FilterInstance {
 }
 
 /// Runs one callback in a context.
-async fn call<P: CallbackArguments, R: WasmResults + CallbackResult + Copy + Sync>(
+async fn run_callback<P: CallbackArguments, R: WasmResults + CallbackResult + Copy + Sync>(
     store: &mut Store<FilterHost>,
     context: u32,
     time: Duration,
@@ -487,23 +501,26 @@ async fn call<P: CallbackArguments, R: WasmResults + CallbackResult + Copy + Syn
     missing: R,
 ) -> GuestResult<R> {
     let Some(callback) = callback else { return Ok(missing) };
-    store.data_mut().enter(context);
+    store.data_mut().enter_context(context);
     store.data_mut().clock.arm(time);
-    if store.data().is_observed() {
-        let (list, count) = arguments.list();
-        store.data().see_callback(name, list.get(..count).unwrap_or_default());
+    if store.data().has_observer() {
+        let (list, count) = arguments.as_list();
+        store.data().notify_callback(name, list.get(..count).unwrap_or_default());
     }
     let result = callback.call_async(&mut *store, arguments).await;
-    store.data_mut().clock.rest();
+    store.data_mut().clock.end_callback();
     let result = result?;
-    if store.data().is_observed() {
-        store.data().see(&FilterEvent::Returned { name, value: result.value() });
+    if store.data().has_observer() {
+        store.data().notify_observer(&FilterEvent::Returned { name, value: result.as_number() });
     }
     Ok(result)
 }
 
 /// Instantiates the module, and returns it with the table for its allocator.
-async fn link(store: &mut Store<FilterHost>, core: &VmCore) -> Result<(Guest, sandbox::Table), NotReady> {
+async fn link_module(
+    store: &mut Store<FilterHost>,
+    core: &VmCore,
+) -> Result<(Guest, sandbox::Table), NotReady> {
     let (filters, module) = (&core.filters, core.module.pre.module());
     let shim = filters.shim.instantiate_async(&mut *store).await.map_err(NotReady::Trapped)?;
     let missing =
@@ -523,7 +540,7 @@ async fn link(store: &mut Store<FilterHost>, core: &VmCore) -> Result<(Guest, sa
 }
 
 /// The text of a trap, limited to its first twelve lines.
-fn words(trapped: &Trapped) -> String {
+fn trap_text(trapped: &Trapped) -> String {
     let text = format!("{trapped:#}");
     text.lines().map(str::trim).filter(|line| !line.is_empty()).take(12).collect::<Vec<_>>().join("; ")
 }
@@ -531,8 +548,8 @@ fn words(trapped: &Trapped) -> String {
 impl NotReady {
     pub(crate) fn into_reason(self) -> FilterRefusalReason {
         match self {
-            Self::Later(_) => FilterRefusalReason::Start("it trapped just now".to_owned()),
-            Self::Trapped(trapped) => FilterRefusalReason::Start(words(&trapped)),
+            Self::BackingOff(_) => FilterRefusalReason::Start("it trapped just now".to_owned()),
+            Self::Trapped(trapped) => FilterRefusalReason::Start(trap_text(&trapped)),
             Self::Refused(reason) => reason,
         }
     }
@@ -540,46 +557,46 @@ impl NotReady {
 
 /// The arguments of a callback, as a list for the observer.
 pub(crate) trait CallbackArguments: WasmParams + Sync {
-    fn list(&self) -> ([u32; 5], usize);
+    fn as_list(&self) -> ([u32; 5], usize);
 }
 
 impl CallbackArguments for u32 {
-    fn list(&self) -> ([u32; 5], usize) {
+    fn as_list(&self) -> ([u32; 5], usize) {
         ([*self, 0, 0, 0, 0], 1)
     }
 }
 
 impl CallbackArguments for (u32, u32) {
-    fn list(&self) -> ([u32; 5], usize) {
+    fn as_list(&self) -> ([u32; 5], usize) {
         ([self.0, self.1, 0, 0, 0], 2)
     }
 }
 
 impl CallbackArguments for (u32, u32, u32) {
-    fn list(&self) -> ([u32; 5], usize) {
+    fn as_list(&self) -> ([u32; 5], usize) {
         ([self.0, self.1, self.2, 0, 0], 3)
     }
 }
 
 impl CallbackArguments for (u32, u32, u32, u32, u32) {
-    fn list(&self) -> ([u32; 5], usize) {
+    fn as_list(&self) -> ([u32; 5], usize) {
         ([self.0, self.1, self.2, self.3, self.4], 5)
     }
 }
 
 /// The result of a callback, as a number for the observer.
 pub(crate) trait CallbackResult {
-    fn value(&self) -> u32;
+    fn as_number(&self) -> u32;
 }
 
 impl CallbackResult for () {
-    fn value(&self) -> u32 {
+    fn as_number(&self) -> u32 {
         0
     }
 }
 
 impl CallbackResult for u32 {
-    fn value(&self) -> u32 {
+    fn as_number(&self) -> u32 {
         *self
     }
 }

@@ -11,8 +11,8 @@ use crate::spelling::WrittenNames;
 /// The maximum number of headers that a module may read or write at once, and that a message may have.
 pub(crate) const MAX_PAIRS: usize = 1024;
 /// The maximum number of bytes of headers that a module may write at once, and in one exchange.
-pub(crate) const MAX_LIST: usize = 256 << 10;
-pub(crate) const MAX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_LIST_BYTES: usize = 256 << 10;
+pub(crate) const MAX_EXCHANGE_BYTES: usize = 1 << 20;
 
 /// A message head, or headers alone.
 pub(crate) enum MessageHead<'a> {
@@ -28,12 +28,12 @@ pub(crate) struct HeadOverrides {
     /// The authority to send upstream, if a module has changed it. The head keeps the client's own.
     pub(crate) authority: Option<Authority>,
     /// The headers that filters have written.
-    written: WrittenNames,
+    written_names: WrittenNames,
 }
 
 impl HeadOverrides {
     pub(crate) fn new(scheme: ClientScheme) -> Self {
-        Self { scheme, authority: None, written: WrittenNames::default() }
+        Self { scheme, authority: None, written_names: WrittenNames::default() }
     }
 }
 
@@ -49,11 +49,11 @@ impl ClientScheme {
 
 impl MessageHead<'_> {
     /// Passes each name and value to `see`, pseudo headers first. `host` appears as `:authority`.
-    pub(crate) fn each(&self, mut see: impl FnMut(&[u8], &[u8])) {
+    pub(crate) fn for_each(&self, mut see: impl FnMut(&[u8], &[u8])) {
         let headers = match self {
             Self::Request(head, aside) => {
-                authority(head, aside).iter().for_each(|value| see(b":authority", value));
-                see(b":path", path(&head.uri).as_bytes());
+                effective_authority(head, aside).iter().for_each(|value| see(b":authority", value));
+                see(b":path", path_and_query(&head.uri).as_bytes());
                 see(b":method", head.method.as_str().as_bytes());
                 see(b":scheme", aside.scheme.name().as_bytes());
                 &head.headers
@@ -75,7 +75,7 @@ impl MessageHead<'_> {
         let (own, hidden) = match self {
             Self::Request(head, aside) => {
                 let hosts = head.headers.get_all(HOST).iter().count();
-                (3 + usize::from(authority(head, aside).is_some()), hosts)
+                (3 + usize::from(effective_authority(head, aside).is_some()), hosts)
             }
             Self::Response(_) => (1, 0),
             Self::Plain(_) => (0, 0),
@@ -87,9 +87,9 @@ impl MessageHead<'_> {
     pub(crate) fn get(&self, name: &[u8]) -> Option<HeaderValue> {
         match (self, name) {
             (Self::Request(head, aside), b":authority" | b"host" | b"Host") => {
-                authority(head, aside).and_then(|value| HeaderValue::from_bytes(value).ok())
+                effective_authority(head, aside).and_then(|value| HeaderValue::from_bytes(value).ok())
             }
-            (Self::Request(head, _), b":path") => HeaderValue::from_str(path(&head.uri)).ok(),
+            (Self::Request(head, _), b":path") => HeaderValue::from_str(path_and_query(&head.uri)).ok(),
             (Self::Request(head, _), b":method") => HeaderValue::from_str(head.method.as_str()).ok(),
             (Self::Request(_, aside), b":scheme") => Some(HeaderValue::from_static(aside.scheme.name())),
             (Self::Response(head), b":status") => HeaderValue::from_str(head.status.as_str()).ok(),
@@ -99,18 +99,18 @@ impl MessageHead<'_> {
 
     /// Adds a value to this name. The client's other spellings of the field are removed.
     pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), HostStatus> {
-        if let Some(name) = self.append(name, value)? {
+        if let Some(name) = self.append_value(name, value)? {
             self.note_written(&name);
         }
         Ok(())
     }
 
     /// Appends a value, and returns the name unless it is a pseudo header.
-    fn append(&mut self, name: &[u8], value: &[u8]) -> Result<Option<HeaderName>, HostStatus> {
+    fn append_value(&mut self, name: &[u8], value: &[u8]) -> Result<Option<HeaderName>, HostStatus> {
         if self.set_pseudo(name, value)? {
             return Ok(None);
         }
-        let (name, value) = field(name, value)?;
+        let (name, value) = parse_field(name, value)?;
         let headers = self.headers_mut();
         if headers.len() >= MAX_PAIRS {
             return Err(HostStatus::BadArgument);
@@ -121,7 +121,7 @@ impl MessageHead<'_> {
 
     fn note_written(&mut self, name: &HeaderName) {
         if let Self::Request(head, aside) = self {
-            aside.written.add(&mut head.headers, name);
+            aside.written_names.record_written(&mut head.headers, name);
         }
     }
 
@@ -130,7 +130,7 @@ impl MessageHead<'_> {
         if self.set_pseudo(name, value)? {
             return Ok(());
         }
-        let (name, value) = field(name, value)?;
+        let (name, value) = parse_field(name, value)?;
         let headers = self.headers_mut();
         if headers.len() >= MAX_PAIRS && !headers.contains_key(&name) {
             return Err(HostStatus::BadArgument);
@@ -147,7 +147,7 @@ impl MessageHead<'_> {
         if !is_host && let Ok(name) = HeaderName::from_bytes(name) {
             self.headers_mut().remove(&name);
             if let Self::Request(head, aside) = self {
-                aside.written.strip_others(&mut head.headers, &name);
+                aside.written_names.strip_others(&mut head.headers, &name);
             }
         }
     }
@@ -162,11 +162,11 @@ impl MessageHead<'_> {
         if let Some(host) = host {
             self.headers_mut().insert(HOST, host);
         }
-        let result = pairs.iter().try_for_each(|(name, value)| self.append(name, value).map(drop));
+        let result = pairs.iter().try_for_each(|(name, value)| self.append_value(name, value).map(drop));
         if result.is_err() {
             *self.headers_mut() = before;
         } else if let Self::Request(head, aside) = self {
-            aside.written.replace_all(&mut head.headers, &before);
+            aside.written_names.replace_all(&mut head.headers, &before);
         }
         result
     }
@@ -192,11 +192,11 @@ impl MessageHead<'_> {
         let bad = HostStatus::BadArgument;
         match (self, name) {
             (Self::Request(head, aside), b":authority" | b"host" | b"Host") => {
-                let same = own_authority(head) == Some(value);
-                aside.authority = if same { None } else { Some(named(value).ok_or(bad)?) };
+                let same = client_authority(head) == Some(value);
+                aside.authority = if same { None } else { Some(parse_authority(value).ok_or(bad)?) };
             }
             (Self::Request(head, _), b":path") => {
-                head.uri = with_path(&head.uri, value).ok_or(bad)?;
+                head.uri = replace_path(&head.uri, value).ok_or(bad)?;
             }
             (Self::Request(head, _), b":method") => {
                 head.method = Method::from_bytes(value).map_err(|_| bad)?;
@@ -225,22 +225,25 @@ impl MessageHead<'_> {
 }
 
 /// The path and query as in the request line.
-pub(crate) fn path(uri: &Uri) -> &str {
+pub(crate) fn path_and_query(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/", PathAndQuery::as_str)
 }
 
 /// The authority that modules see.
-pub(crate) fn authority<'a>(head: &'a request::Parts, aside: &'a HeadOverrides) -> Option<&'a [u8]> {
+pub(crate) fn effective_authority<'a>(
+    head: &'a request::Parts,
+    aside: &'a HeadOverrides,
+) -> Option<&'a [u8]> {
     let changed = aside.authority.as_ref().map(|authority| authority.as_str().as_bytes());
-    changed.or_else(|| own_authority(head))
+    changed.or_else(|| client_authority(head))
 }
 
-fn own_authority(head: &request::Parts) -> Option<&[u8]> {
+fn client_authority(head: &request::Parts) -> Option<&[u8]> {
     let in_uri = head.uri.authority().map(|authority| authority.as_str().as_bytes());
     in_uri.or_else(|| head.headers.get(HOST).map(HeaderValue::as_bytes))
 }
 
-fn with_path(uri: &Uri, path: &[u8]) -> Option<Uri> {
+fn replace_path(uri: &Uri, path: &[u8]) -> Option<Uri> {
     let path = if path.first() == Some(&b'/') { PathAndQuery::try_from(path).ok()? } else { return None };
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = Some(path);
@@ -249,32 +252,32 @@ fn with_path(uri: &Uri, path: &[u8]) -> Option<Uri> {
 
 /// Parses a host with an optional port. User information is not allowed in requests (RFC 9110, section
 /// 4.2.4).
-fn named(value: &[u8]) -> Option<Authority> {
+fn parse_authority(value: &[u8]) -> Option<Authority> {
     Authority::try_from(value).ok().filter(|authority| !authority.as_str().contains('@'))
 }
 
-fn field(name: &[u8], value: &[u8]) -> Result<(HeaderName, HeaderValue), HostStatus> {
+fn parse_field(name: &[u8], value: &[u8]) -> Result<(HeaderName, HeaderValue), HostStatus> {
     let name = HeaderName::from_bytes(name).map_err(|_| HostStatus::BadArgument)?;
     let value = HeaderValue::from_bytes(value).map_err(|_| HostStatus::BadArgument)?;
     Ok((name, value))
 }
 
 /// The encoded size of a head in bytes; 0 if it is empty.
-pub(crate) fn size(head: &MessageHead<'_>) -> usize {
+pub(crate) fn encoded_size(head: &MessageHead<'_>) -> usize {
     let mut size = 0;
-    head.each(|name, value| size += 8 + name.len() + 1 + value.len() + 1);
+    head.for_each(|name, value| size += 8 + name.len() + 1 + value.len() + 1);
     if size == 0 { 0 } else { size + 4 }
 }
 
 /// Encodes a head as in the ABI: the number of pairs; the two lengths of each; then each name and value,
 /// terminated by a zero. Returns `None` if the size does not match because the head has changed.
-pub(crate) fn write(head: &MessageHead<'_>, into: &mut [u8]) -> Option<()> {
+pub(crate) fn encode_head(head: &MessageHead<'_>, into: &mut [u8]) -> Option<()> {
     if into.is_empty() {
         return Some(());
     }
     let count = head.count();
     let lengths = 4 + 8 * count as usize;
-    if size(head) != into.len() {
+    if encoded_size(head) != into.len() {
         return None;
     }
     let (front, mut texts) = into.split_at_mut_checked(lengths)?;
@@ -292,7 +295,7 @@ pub(crate) fn write(head: &MessageHead<'_>, into: &mut [u8]) -> Option<()> {
         Some(())
     };
     let mut whole = Some(());
-    head.each(|name, value| {
+    head.for_each(|name, value| {
         whole = whole.and_then(|()| put(name)).and_then(|()| put(value));
     });
     whole
@@ -305,14 +308,14 @@ pub(crate) type HeaderPairs<'a> = Vec<(&'a [u8], &'a [u8])>;
 ///
 /// # Errors Returns [`HostStatus::BadArgument`] if lengths and bytes do not match, or there are too many
 /// pairs or bytes.
-pub(crate) fn read(bytes: &[u8]) -> Result<HeaderPairs<'_>, HostStatus> {
-    if bytes.len() > MAX_LIST {
+pub(crate) fn decode_pairs(bytes: &[u8]) -> Result<HeaderPairs<'_>, HostStatus> {
+    if bytes.len() > MAX_LIST_BYTES {
         return Err(HostStatus::BadArgument);
     }
-    read_pairs(bytes).ok_or(HostStatus::BadArgument)
+    decode_pair_list(bytes).ok_or(HostStatus::BadArgument)
 }
 
-fn read_pairs(bytes: &[u8]) -> Option<HeaderPairs<'_>> {
+fn decode_pair_list(bytes: &[u8]) -> Option<HeaderPairs<'_>> {
     let Some((count, rest)) = bytes.split_first_chunk::<4>() else {
         // No bytes, or zeros alone, are an empty list.
         return bytes.iter().all(|byte| *byte == 0).then(Vec::new);
@@ -350,8 +353,8 @@ mod tests {
             .into_parts();
         let mut aside = HeadOverrides::new(ClientScheme(false));
         let head = MessageHead::Request(&mut head, &mut aside);
-        let mut bytes = vec![0xff; size(&head)];
-        write(&head, &mut bytes).unwrap();
+        let mut bytes = vec![0xff; encoded_size(&head)];
+        encode_head(&head, &mut bytes).unwrap();
         let expected: HeaderPairs<'_> = vec![
             (b":authority", b"example.org"),
             (b":path", b"/a?b=1"),
@@ -360,18 +363,18 @@ mod tests {
             (b"x", b"1"),
             (b"x", b"2"),
         ];
-        assert_eq!(read(&bytes), Ok(expected));
-        assert_eq!(write(&head, &mut bytes[1..]), None);
+        assert_eq!(decode_pairs(&bytes), Ok(expected));
+        assert_eq!(encode_head(&head, &mut bytes[1..]), None);
     }
 
     #[test]
     fn empty_input_and_zeros_are_empty_lists() {
-        assert_eq!(read(b""), Ok(vec![]));
-        assert_eq!(read(b"\0"), Ok(vec![]));
-        assert_eq!(read(b"\0\0\0\0"), Ok(vec![]));
-        assert_eq!(read(b"\x01"), Err(HostStatus::BadArgument));
-        assert_eq!(read(b"\xff\xff\xff\xff"), Err(HostStatus::BadArgument));
-        assert_eq!(read(&[0; MAX_LIST + 1]), Err(HostStatus::BadArgument));
+        assert_eq!(decode_pairs(b""), Ok(vec![]));
+        assert_eq!(decode_pairs(b"\0"), Ok(vec![]));
+        assert_eq!(decode_pairs(b"\0\0\0\0"), Ok(vec![]));
+        assert_eq!(decode_pairs(b"\x01"), Err(HostStatus::BadArgument));
+        assert_eq!(decode_pairs(b"\xff\xff\xff\xff"), Err(HostStatus::BadArgument));
+        assert_eq!(decode_pairs(&[0; MAX_LIST_BYTES + 1]), Err(HostStatus::BadArgument));
     }
 
     #[test]

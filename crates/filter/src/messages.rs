@@ -19,14 +19,14 @@ use crate::message::{ClientScheme, HeadOverrides, MessageHead};
 pub(crate) struct FilterExchange {
     pub(crate) facts: ExchangeInfo,
     pub(crate) call: RequestCall,
-    counts: [AtomicU64; 2],
+    byte_counts: [AtomicU64; 2],
     messages: Mutex<ExchangeMessages>,
 }
 
 /// The heads of the two messages, and the data that filters share.
 pub(crate) struct ExchangeMessages {
     pub(crate) request: Option<request::Parts>,
-    pub(crate) aside: HeadOverrides,
+    pub(crate) head_overrides: HeadOverrides,
     pub(crate) response: Option<response::Parts>,
     /// The response's trailers, once they have left.
     pub(crate) trailers: Option<HeaderMap>,
@@ -34,16 +34,16 @@ pub(crate) struct ExchangeMessages {
     pub(crate) calls_before: usize,
     /// Whether the request's head has left for the handler.
     request_has_left: bool,
-    was: RequestProperties,
+    request_properties: RequestProperties,
     /// Whether the response's head has left for the client.
-    pub(crate) has_left: bool,
+    pub(crate) response_has_left: bool,
     /// Whether the exchange is over and only read by final callbacks.
     pub(crate) is_over: bool,
     /// The announced lengths of the request and the response before a filter changed the heads; `None` if
     /// none did.
-    announced: [Option<AnnouncedLength>; 2],
+    announced_lengths: [Option<AnnouncedLength>; 2],
     /// Changes of a response that has not arrived yet.
-    pub(crate) early: Vec<EarlyResponseChange>,
+    pub(crate) early_changes: Vec<EarlyResponseChange>,
     pub(crate) properties: HashMap<Vec<u8>, Bytes>,
     /// The id of the request, if it has no id header.
     pub(crate) id: Option<Bytes>,
@@ -54,8 +54,8 @@ pub(crate) struct ExchangeMessages {
 /// The properties of a request that affect its response, kept after the head has left.
 #[derive(Default)]
 struct RequestProperties {
-    head: bool,
-    grpc: bool,
+    is_head: bool,
+    is_grpc: bool,
 }
 
 /// The `content-length` of a head, if it has one.
@@ -72,21 +72,21 @@ impl FilterExchange {
     pub(crate) fn new(head: request::Parts, call: RequestCall, facts: ExchangeInfo) -> Arc<Self> {
         let messages = ExchangeMessages {
             request: Some(head),
-            aside: HeadOverrides::new(ClientScheme(facts.tls.is_some())),
+            head_overrides: HeadOverrides::new(ClientScheme(facts.tls.is_some())),
             response: None,
             trailers: None,
             calls_before: 0,
             request_has_left: false,
-            was: RequestProperties::default(),
-            has_left: false,
+            request_properties: RequestProperties::default(),
+            response_has_left: false,
             is_over: false,
-            announced: [None, None],
-            early: Vec::new(),
+            announced_lengths: [None, None],
+            early_changes: Vec::new(),
             properties: HashMap::new(),
             id: None,
             details: String::new(),
         };
-        Arc::new(Self { facts, call, counts: Default::default(), messages: Mutex::new(messages) })
+        Arc::new(Self { facts, call, byte_counts: Default::default(), messages: Mutex::new(messages) })
     }
 
     pub(crate) fn messages(&self) -> MutexGuard<'_, ExchangeMessages> {
@@ -99,21 +99,21 @@ impl FilterExchange {
     }
 
     /// Counts bytes of a body.
-    pub(crate) fn count(&self, side: MessageSide, bytes: usize) {
-        let [request, response] = &self.counts;
+    pub(crate) fn count_bytes(&self, side: MessageSide, bytes: usize) {
+        let [request, response] = &self.byte_counts;
         let counter = if side == MessageSide::Request { request } else { response };
         counter.fetch_add(bytes as u64, Relaxed);
     }
 
     /// The number of bytes of a body so far.
-    pub(crate) fn counted(&self, side: MessageSide) -> u64 {
-        let [request, response] = &self.counts;
+    pub(crate) fn byte_count(&self, side: MessageSide) -> u64 {
+        let [request, response] = &self.byte_counts;
         if side == MessageSide::Request { request.load(Relaxed) } else { response.load(Relaxed) }
     }
 
     pub(crate) fn is_grpc(&self) -> bool {
         let messages = self.messages();
-        messages.request.as_ref().map_or(messages.was.grpc, is_grpc)
+        messages.request.as_ref().map_or(messages.request_properties.is_grpc, is_grpc_request)
     }
 }
 
@@ -121,20 +121,21 @@ impl ExchangeMessages {
     /// Returns a head, if it is present.
     pub(crate) fn head(&mut self, is_request: bool) -> Option<MessageHead<'_>> {
         if is_request {
-            self.request.as_mut().map(|head| MessageHead::Request(head, &mut self.aside))
+            self.request.as_mut().map(|head| MessageHead::Request(head, &mut self.head_overrides))
         } else {
             self.response.as_mut().map(MessageHead::Response)
         }
     }
 
     /// The number of headers of a head.
-    pub(crate) fn count(&mut self, side: MessageSide) -> u32 {
+    pub(crate) fn header_count(&mut self, side: MessageSide) -> u32 {
         self.head(side == MessageSide::Request).map_or(0, |head| head.count())
     }
 
     /// Whether the response has no body, regardless of its headers.
     pub(crate) fn is_bodiless(&self) -> bool {
-        let is_head = self.request.as_ref().map_or(self.was.head, |head| head.method == Method::HEAD);
+        let is_head =
+            self.request.as_ref().map_or(self.request_properties.is_head, |head| head.method == Method::HEAD);
         let status = self.response.as_ref().map(|head| head.status);
         let is_empty = |status| {
             matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED)
@@ -143,10 +144,10 @@ impl ExchangeMessages {
     }
 
     /// Whether a head can still be changed.
-    pub(crate) fn is_open(&self, is_request: bool) -> bool {
+    pub(crate) fn is_changeable(&self, is_request: bool) -> bool {
         match is_request {
             true => !self.request_has_left && self.request.is_some(),
-            false => !self.has_left && self.response.is_some(),
+            false => !self.response_has_left && self.response.is_some(),
         }
     }
 
@@ -155,24 +156,25 @@ impl ExchangeMessages {
         self.request_has_left
     }
 
-    pub(crate) fn let_request_go(&mut self, keeps: bool) -> Option<request::Parts> {
+    pub(crate) fn release_request(&mut self, keeps: bool) -> Option<request::Parts> {
         self.request_has_left = true;
         if keeps {
             return self.request.clone();
         }
         let request = self.request.take()?;
-        self.was = RequestProperties { head: request.method == Method::HEAD, grpc: is_grpc(&request) };
+        self.request_properties =
+            RequestProperties { is_head: request.method == Method::HEAD, is_grpc: is_grpc_request(&request) };
         Some(request)
     }
 
-    pub(crate) fn let_response_go(&mut self, keeps: bool) -> Option<response::Parts> {
-        self.has_left = true;
+    pub(crate) fn release_response(&mut self, keeps: bool) -> Option<response::Parts> {
+        self.response_has_left = true;
         if keeps { self.response.clone() } else { self.response.take() }
     }
 
     /// Returns a head to be changed, and records the length that it announced before.
-    pub(crate) fn change(&mut self, is_request: bool) -> Option<MessageHead<'_>> {
-        let [of_request, of_response] = &mut self.announced;
+    pub(crate) fn head_mut(&mut self, is_request: bool) -> Option<MessageHead<'_>> {
+        let [of_request, of_response] = &mut self.announced_lengths;
         let (announced, headers) = match is_request {
             true => (of_request, &self.request.as_ref()?.headers),
             false => (of_response, &self.response.as_ref()?.headers),
@@ -185,7 +187,7 @@ impl ExchangeMessages {
     /// since the value is then unverified.
     pub(crate) fn settle_length(&mut self, side: MessageSide, is_changed: bool) {
         let is_bodiless = side == MessageSide::Response && self.is_bodiless();
-        let [of_request, of_response] = &mut self.announced;
+        let [of_request, of_response] = &mut self.announced_lengths;
         let (before, headers) = match side {
             MessageSide::Request => (of_request.take(), self.request.as_mut().map(|head| &mut head.headers)),
             MessageSide::Response => {
@@ -200,7 +202,7 @@ impl ExchangeMessages {
     }
 
     /// The announced length of the body that follows a head.
-    pub(crate) fn length(&self, side: MessageSide) -> Option<u64> {
+    pub(crate) fn announced_length(&self, side: MessageSide) -> Option<u64> {
         let headers = match side {
             MessageSide::Request => &self.request.as_ref()?.headers,
             MessageSide::Response if self.is_bodiless() => return None,
@@ -211,14 +213,14 @@ impl ExchangeMessages {
 
     /// Stores a response and applies the changes that filters have requested before.
     pub(crate) fn set_response(&mut self, head: response::Parts) {
-        let [_, of_response] = &mut self.announced;
+        let [_, of_response] = &mut self.announced_lengths;
         *of_response = None;
         self.response = Some(head);
-        if self.early.is_empty() {
+        if self.early_changes.is_empty() {
             return;
         }
-        let early = std::mem::take(&mut self.early);
-        let Some(mut head) = self.change(false) else { return };
+        let early = std::mem::take(&mut self.early_changes);
+        let Some(mut head) = self.head_mut(false) else { return };
         for early in &early {
             // Early changes were validated when they were made. Any that no longer fits is skipped.
             let _ = match early {
@@ -230,11 +232,11 @@ impl ExchangeMessages {
                 }
             };
         }
-        self.early = early;
+        self.early_changes = early;
     }
 }
 
-fn is_grpc(head: &request::Parts) -> bool {
+fn is_grpc_request(head: &request::Parts) -> bool {
     let content = head.headers.get(CONTENT_TYPE);
     content.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }

@@ -14,7 +14,7 @@ const MAX_METRICS: usize = 10_000;
 /// The maximum length of a name in bytes.
 const MAX_NAME: usize = 1024;
 /// The upper bounds of a histogram's buckets, the same as Envoy's.
-const BOUNDS: [f64; 19] = [
+const BUCKET_BOUNDS: [f64; 19] = [
     0.5, 1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4, 3e5, 6e5, 1.8e6,
     3.6e6,
 ];
@@ -55,7 +55,7 @@ pub(crate) struct FilterMetrics {
 #[derive(Default)]
 struct FilterMetricsInner {
     by_name: BTreeMap<String, u32>,
-    all: Vec<Arc<MetricCell>>,
+    cells: Vec<Arc<MetricCell>>,
 }
 
 enum MetricCell {
@@ -66,7 +66,7 @@ enum MetricCell {
 
 #[derive(Clone, Default)]
 struct FilterHistogram {
-    counts: [u64; BOUNDS.len()],
+    counts: [u64; BUCKET_BOUNDS.len()],
     sum: f64,
     count: u64,
 }
@@ -84,18 +84,18 @@ impl FilterMetrics {
             let same = inner.get(id).is_some_and(|cell| cell.kind() == kind);
             return if same { Ok(id) } else { Err(HostStatus::BadArgument) };
         }
-        if inner.all.len() >= MAX_METRICS {
+        if inner.cells.len() >= MAX_METRICS {
             return Err(HostStatus::InternalFailure);
         }
-        inner.all.push(Arc::new(cell));
-        let id = u32::try_from(inner.all.len()).map_err(|_| HostStatus::InternalFailure)?;
+        inner.cells.push(Arc::new(cell));
+        let id = u32::try_from(inner.cells.len()).map_err(|_| HostStatus::InternalFailure)?;
         inner.by_name.insert(name.to_owned(), id);
         Ok(id)
     }
 
     /// Adds to a counter or a gauge. A counter never decreases.
     pub(crate) fn increment(&self, id: u32, by: i64) -> Result<(), HostStatus> {
-        match (&*self.find(id)?, u64::try_from(by)) {
+        match (&*self.find_cell(id)?, u64::try_from(by)) {
             (MetricCell::Counter(counter), Ok(by)) => drop(counter.fetch_add(by, Relaxed)),
             (MetricCell::Gauge(gauge), _) => drop(gauge.fetch_add(by, Relaxed)),
             (MetricCell::Counter(_), Err(_)) | (MetricCell::Histogram(_), _) => {
@@ -107,7 +107,7 @@ impl FilterMetrics {
 
     /// Sets a gauge, records a value in a histogram, or adds to a counter.
     pub(crate) fn record(&self, id: u32, value: u64) -> Result<(), HostStatus> {
-        match &*self.find(id)? {
+        match &*self.find_cell(id)? {
             MetricCell::Counter(counter) => drop(counter.fetch_add(value, Relaxed)),
             MetricCell::Gauge(gauge) => gauge.store(value.cast_signed(), Relaxed),
             MetricCell::Histogram(histogram) => {
@@ -119,7 +119,7 @@ impl FilterMetrics {
 
     /// The value of a counter or a gauge.
     pub(crate) fn get(&self, id: u32) -> Result<u64, HostStatus> {
-        match &*self.find(id)? {
+        match &*self.find_cell(id)? {
             MetricCell::Counter(counter) => Ok(counter.load(Relaxed)),
             MetricCell::Gauge(gauge) => Ok(gauge.load(Relaxed).cast_unsigned()),
             MetricCell::Histogram(_) => Err(HostStatus::BadArgument),
@@ -135,14 +135,14 @@ impl FilterMetrics {
         inner.by_name.iter().filter_map(metric).collect()
     }
 
-    fn find(&self, id: u32) -> Result<Arc<MetricCell>, HostStatus> {
+    fn find_cell(&self, id: u32) -> Result<Arc<MetricCell>, HostStatus> {
         self.inner.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned().ok_or(HostStatus::NotFound)
     }
 }
 
 impl FilterMetricsInner {
     fn get(&self, id: u32) -> Option<&Arc<MetricCell>> {
-        self.all.get((id as usize).checked_sub(1)?)
+        self.cells.get((id as usize).checked_sub(1)?)
     }
 }
 
@@ -171,7 +171,11 @@ impl MetricCell {
             Self::Histogram(histogram) => {
                 let FilterHistogram { counts, sum, count } =
                     histogram.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                MetricValue::Histogram { buckets: BOUNDS.into_iter().zip(counts).collect(), sum, count }
+                MetricValue::Histogram {
+                    buckets: BUCKET_BOUNDS.into_iter().zip(counts).collect(),
+                    sum,
+                    count,
+                }
             }
         }
     }
@@ -179,7 +183,7 @@ impl MetricCell {
 
 impl FilterHistogram {
     fn record(&mut self, value: f64) {
-        let within = BOUNDS.iter().zip(&mut self.counts).filter(|(bound, _)| value <= **bound);
+        let within = BUCKET_BOUNDS.iter().zip(&mut self.counts).filter(|(bound, _)| value <= **bound);
         within.for_each(|(_, count)| *count += 1);
         self.sum += value;
         self.count += 1;

@@ -12,12 +12,12 @@ use crate::refused::FilterRefusalReason;
 pub(crate) struct FilterModule {
     pub(crate) key: CacheKey,
     pub(crate) abi: AbiVersion,
-    pub(crate) has: ModuleFeatures,
+    pub(crate) features: ModuleFeatures,
     pub(crate) pre: InstancePre<FilterHost>,
 }
 
 /// The host functions through which a module reads heads.
-const READING: [&str; 4] = [
+const HEAD_READING_FUNCTIONS: [&str; 4] = [
     "proxy_get_header_map_size",
     "proxy_get_header_map_pairs",
     "proxy_get_header_map_value",
@@ -33,9 +33,9 @@ pub(crate) struct ModuleFeatures {
     pub(crate) response_body: bool,
     pub(crate) response_trailers: bool,
     /// Whether the module is called after the exchange.
-    pub(crate) end: bool,
+    pub(crate) has_end_callbacks: bool,
     /// Whether the module imports functions that read heads.
-    pub(crate) reads: bool,
+    pub(crate) reads_heads: bool,
 }
 
 impl FilterModule {
@@ -69,19 +69,19 @@ impl FilterModule {
             response_headers: has("proxy_on_response_headers"),
             response_body: has("proxy_on_response_body"),
             response_trailers: has("proxy_on_response_trailers"),
-            end: has("proxy_on_log") || has("proxy_on_done") || has("proxy_on_delete"),
-            reads: module.imports().any(|import| READING.contains(&import.name())),
+            has_end_callbacks: has("proxy_on_log") || has("proxy_on_done") || has("proxy_on_delete"),
+            reads_heads: module.imports().any(|import| HEAD_READING_FUNCTIONS.contains(&import.name())),
         };
         let pre = linker
             .instantiate_pre(&module)
             .map_err(|error| FilterRefusalReason::Import(format!("{error:#}")))?;
-        Ok(Self { key, abi, has, pre })
+        Ok(Self { key, abi, features: has, pre })
     }
 }
 
 impl ModuleFeatures {
     /// Whether the module reads bodies in this direction.
-    pub(crate) fn body(self, side: crate::abi::MessageSide) -> bool {
+    pub(crate) fn reads_body(self, side: crate::abi::MessageSide) -> bool {
         match side {
             crate::abi::MessageSide::Request => self.request_body || self.request_trailers,
             crate::abi::MessageSide::Response => self.response_body || self.response_trailers,
@@ -89,7 +89,7 @@ impl ModuleFeatures {
     }
 
     /// Whether the module has a callback for trailers in this direction.
-    pub(crate) fn trailers(self, side: crate::abi::MessageSide) -> bool {
+    pub(crate) fn reads_trailers(self, side: crate::abi::MessageSide) -> bool {
         match side {
             crate::abi::MessageSide::Request => self.request_trailers,
             crate::abi::MessageSide::Response => self.response_trailers,
@@ -97,13 +97,13 @@ impl ModuleFeatures {
     }
 
     /// Whether the module can still read a message's head after it has left.
-    pub(crate) fn looks_back(self, side: crate::abi::MessageSide) -> bool {
+    pub(crate) fn can_read_sent_head(self, side: crate::abi::MessageSide) -> bool {
         let is_called = match side {
             crate::abi::MessageSide::Request => {
-                self.response_headers || self.body(crate::abi::MessageSide::Response)
+                self.response_headers || self.reads_body(crate::abi::MessageSide::Response)
             }
             crate::abi::MessageSide::Response => self.response_body,
         };
-        self.reads && (is_called || self.end)
+        self.reads_heads && (is_called || self.has_end_callbacks)
     }
 }

@@ -4,7 +4,7 @@
 /// An observer of filters.
 pub trait FilterObserver: Send + Sync {
     /// Receives an event. Called with the virtual machine locked, so it must not block.
-    fn see(&self, event: &FilterEvent<'_>);
+    fn on_event(&self, event: &FilterEvent<'_>);
 }
 
 /// An event. Events arrive in order: the host calls of a callback come between its start and its return.
@@ -31,9 +31,9 @@ pub enum FilterEvent<'a> {
         /// The function's name, e.g. `proxy_get_header_map_value`.
         name: &'static str,
         /// A description of the arguments, e.g. `request headers, :path`.
-        about: &'a str,
+        description: &'a str,
         /// The beginning of the returned data, as text.
-        gave: &'a str,
+        returned_data: &'a str,
         /// The ABI status that the host returned.
         status: &'static str,
     },

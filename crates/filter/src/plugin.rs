@@ -21,7 +21,7 @@ use crate::stream::StreamGuard;
 use crate::vm::{Vm, VmKey};
 
 /// The next number for a filter that shares its instances with no other.
-static NUMBERS: AtomicU64 = AtomicU64::new(0);
+static NEXT_PRIVATE_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A filter of a route. When it is dropped, its root contexts end.
 pub(crate) struct FilterPlugin {
@@ -44,13 +44,13 @@ pub(crate) struct PluginSpec {
     pub(crate) limits: FilterLimits,
     pub(crate) services: ServiceSet,
     /// The services that the filter may call; `None` for all.
-    pub(crate) open: Option<Vec<String>>,
+    pub(crate) allowed_services: Option<Vec<String>>,
     /// The hosts that the filter may call besides services.
     pub(crate) hosts: PermittedHosts,
     pub(crate) stats: Arc<FilterCounters>,
     /// Whether background activity may start, and whether it has to end.
-    pub(crate) started: AtomicBool,
-    pub(crate) ended: AtomicBool,
+    pub(crate) is_started: AtomicBool,
+    pub(crate) is_ended: AtomicBool,
 }
 
 impl FilterPlugin {
@@ -65,7 +65,7 @@ impl FilterPlugin {
         folder: &Path,
         services: &ServiceSet,
     ) -> Result<Self, FilterRefusalReason> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
+        static NEXT_PLUGIN_NUMBER: AtomicU64 = AtomicU64::new(0);
         let mut named = config.services.iter().flatten();
         if let Some(unknown) = named.find(|name| services.get(name).is_none()) {
             return Err(FilterRefusalReason::Service(unknown.clone()));
@@ -77,44 +77,44 @@ impl FilterPlugin {
                 "`dialect: strict` does not support `hosts`, as Envoy does not".to_owned(),
             ));
         }
-        let module = filters.module(&folder.join(&config.wasm))?;
-        let vm_config = config::bytes(&config.vm_config);
+        let module = filters.load_module(&folder.join(&config.wasm))?;
+        let vm_config = config::configuration_bytes(&config.vm_config);
         let key = VmKey {
             module: module.key,
             vm_id: config.vm_id.clone(),
             vm_config: vm_config.clone(),
             memory: config.limits.memory.0,
-            alone: config.vm_id.is_empty().then(|| NUMBERS.fetch_add(1, Relaxed)),
+            private_number: config.vm_id.is_empty().then(|| NEXT_PRIVATE_NUMBER.fetch_add(1, Relaxed)),
         };
         let spec = Arc::new(PluginSpec {
-            number: NEXT.fetch_add(1, Relaxed),
+            number: NEXT_PLUGIN_NUMBER.fetch_add(1, Relaxed),
             name: config.name().into(),
             root_id: config.root_id.clone(),
             vm_id: config.vm_id.clone(),
-            config: config::bytes(&config.config),
+            config: config::configuration_bytes(&config.config),
             vm_config,
             dialect: config.dialect,
             on_trap: config.on_trap,
             on_refusal: config.on_refusal,
             limits: config.limits,
             services: services.clone(),
-            open: config.services.clone(),
+            allowed_services: config.services.clone(),
             hosts,
-            stats: filters.stats_of(config.name()),
-            started: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
+            stats: filters.filter_stats(config.name()),
+            is_started: AtomicBool::new(false),
+            is_ended: AtomicBool::new(false),
         });
-        let plugin = Self { spec, vm: filters.vm(key, &module) };
-        plugin.try_out()?;
+        let plugin = Self { spec, vm: filters.get_or_create_vm(key, &module) };
+        plugin.check_startup()?;
         Ok(plugin)
     }
 
-    fn try_out(&self) -> Result<(), FilterRefusalReason> {
+    fn check_startup(&self) -> Result<(), FilterRefusalReason> {
         let is_used = self.vm.slots.iter().any(|slot| slot.is_used());
         let slot = if is_used { InstanceSlot::new(&self.vm.core) } else { Arc::clone(self.vm.pick().0) };
-        match block_on(slot.prepare(Arc::clone(&self.spec))) {
+        match block_on(slot.prepare_root(Arc::clone(&self.spec))) {
             Err(EntryError::NotReady(not_ready)) => Err(not_ready.into_reason()),
-            Err(EntryError::Gone | EntryError::Full | EntryError::OverQuota(_)) => {
+            Err(EntryError::InstanceLost | EntryError::QueueFull | EntryError::OverQuota(_)) => {
                 Err(FilterRefusalReason::Start("it trapped just now".to_owned()))
             }
             Ok(()) => Ok(()),
@@ -124,19 +124,19 @@ impl FilterPlugin {
     /// Starts background activity: an instance with the filter in it, and the filter's timers, including
     /// those in instances that requests have created before.
     pub(crate) fn start(&self) {
-        self.spec.started.store(true, Relaxed);
+        self.spec.is_started.store(true, Relaxed);
         let used = self.vm.slots.iter().find(|slot| slot.is_used());
         if let Some(slot) = used.or(self.vm.slots.first()) {
-            drop(slot.enter(CallbackTarget::With(Arc::clone(&self.spec)), PrepareRoot));
+            drop(slot.enter(CallbackTarget::WithRoot(Arc::clone(&self.spec)), PrepareRoot));
         }
         for slot in &self.vm.slots {
-            drop(slot.enter(CallbackTarget::Present, StartTimer(Arc::clone(&self.spec))));
+            drop(slot.enter(CallbackTarget::Current, StartTimer(Arc::clone(&self.spec))));
         }
     }
 
     /// Opens a stream context for an exchange in one of the instances, and returns it with the module's
     /// result for the request's head.
-    pub(crate) fn open(
+    pub(crate) fn open_stream(
         &self,
         exchange: &Arc<FilterExchange>,
         count: u32,
@@ -145,7 +145,7 @@ impl FilterPlugin {
         let (slot, state) = self.vm.pick();
         let (spec, exchange) = (Arc::clone(&self.spec), Arc::clone(exchange));
         let (target, open) =
-            (CallbackTarget::With(Arc::clone(&spec)), OpenStream { spec, exchange, count, is_end });
+            (CallbackTarget::WithRoot(Arc::clone(&spec)), OpenStream { spec, exchange, count, is_end });
         match state {
             Some(state) => CallbackFuture::begin(state, target, open),
             None => slot.enter(target, open),
@@ -153,7 +153,7 @@ impl FilterPlugin {
     }
 
     /// Logs the reason for a missing instance, unless it has been logged already.
-    pub(crate) fn log_missing(&self, error: EntryError) {
+    pub(crate) fn log_missing_instance(&self, error: EntryError) {
         if let EntryError::NotReady(not_ready @ (NotReady::Trapped(_) | NotReady::Refused(_))) = error {
             let reason = not_ready.into_reason();
             tracing::error!(target: "filter", filter = &*self.spec.name, code = reason.code(), "{reason}");
@@ -163,9 +163,9 @@ impl FilterPlugin {
 
 impl Drop for FilterPlugin {
     fn drop(&mut self) {
-        self.spec.ended.store(true, Relaxed);
+        self.spec.is_ended.store(true, Relaxed);
         for slot in self.vm.slots.iter().filter(|slot| slot.is_used()) {
-            drop(slot.enter(CallbackTarget::Present, EndRoot(Arc::clone(&self.spec))));
+            drop(slot.enter(CallbackTarget::Current, EndRoot(Arc::clone(&self.spec))));
         }
     }
 }
@@ -178,7 +178,9 @@ impl std::fmt::Debug for FilterPlugin {
 
 impl PluginSpec {
     /// Whether the filter may call this service.
-    pub(crate) fn opens(&self, service: &str) -> bool {
-        self.open.as_ref().is_none_or(|open| open.iter().any(|name| name.eq_ignore_ascii_case(service)))
+    pub(crate) fn can_call_service(&self, service: &str) -> bool {
+        self.allowed_services
+            .as_ref()
+            .is_none_or(|open| open.iter().any(|name| name.eq_ignore_ascii_case(service)))
     }
 }

@@ -92,7 +92,7 @@ impl FilterRefusalReason {
     }
 
     /// The field of the filter's config that is wrong.
-    pub(crate) fn field(&self) -> &'static str {
+    pub(crate) fn config_pointer(&self) -> &'static str {
         match self {
             Self::Start(_) | Self::Configure => "/config",
             Self::VmStart => "/vm_config",

@@ -42,7 +42,7 @@ impl RestartQuota {
 }
 
 /// Awaits a future and measures the CPU time of its polls.
-pub(crate) async fn measured<F: Future>(future: F) -> (F::Output, Duration) {
+pub(crate) async fn measure_cpu<F: Future>(future: F) -> (F::Output, Duration) {
     let mut future = pin!(future);
     let mut spent = Duration::ZERO;
     let output = poll_fn(|context| {

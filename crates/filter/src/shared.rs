@@ -19,7 +19,7 @@ pub(crate) const MAX_BYTES: usize = 32 << 20;
 /// The maximum length of a key in bytes.
 const MAX_KEY: usize = 64 << 10;
 /// The overhead of an item in bytes.
-const OVERHEAD: usize = 64;
+const ITEM_OVERHEAD: usize = 64;
 /// The maximum number of queues of one `vm_id`.
 pub(crate) const MAX_QUEUES: usize = 256;
 /// The maximum length of a queue's name in bytes.
@@ -51,9 +51,9 @@ pub(crate) struct SharedQueues {
 #[derive(Default)]
 struct SharedQueuesInner {
     by_name: HashMap<(String, String), u32>,
-    all: Vec<SharedQueue>,
+    queues: Vec<SharedQueue>,
     /// The usage of each `vm_id`. There are as many entries as the configs have named.
-    held: HashMap<String, QueueUse>,
+    usage: HashMap<String, QueueUse>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -106,8 +106,8 @@ impl SharedEntries {
         if cas != 0 && before.is_some_and(|(_, version)| *version != cas) {
             return Err(HostStatus::CasMismatch);
         }
-        let freed = before.map_or(0, |(value, _)| key.len() + value.len() + OVERHEAD);
-        let bytes = self.bytes - freed + key.len() + value.len() + OVERHEAD;
+        let freed = before.map_or(0, |(value, _)| key.len() + value.len() + ITEM_OVERHEAD);
+        let bytes = self.bytes - freed + key.len() + value.len() + ITEM_OVERHEAD;
         if bytes > MAX_BYTES || key.len() > MAX_KEY {
             return Err(HostStatus::InternalFailure);
         }
@@ -127,23 +127,23 @@ impl SharedQueues {
         consumer: QueueConsumer,
     ) -> Result<u32, HostStatus> {
         let mut inner = lock(&self.inner);
-        let id = match inner.find(vm_id, name) {
+        let id = match inner.find_id(vm_id, name) {
             Some(id) => id,
             None if name.len() > MAX_NAME => return Err(HostStatus::BadArgument),
             None => {
-                let held = inner.held.entry(vm_id.to_owned()).or_default();
+                let held = inner.usage.entry(vm_id.to_owned()).or_default();
                 if held.queues >= MAX_QUEUES {
                     return Err(HostStatus::InternalFailure);
                 }
                 held.queues += 1;
-                inner.all.push(SharedQueue { vm_id: vm_id.to_owned(), ..SharedQueue::default() });
-                let id = u32::try_from(inner.all.len()).map_err(|_| HostStatus::InternalFailure)?;
+                inner.queues.push(SharedQueue { vm_id: vm_id.to_owned(), ..SharedQueue::default() });
+                let id = u32::try_from(inner.queues.len()).map_err(|_| HostStatus::InternalFailure)?;
                 inner.by_name.insert((vm_id.to_owned(), name.to_owned()), id);
                 id
             }
         };
         let queue = inner.queue(id)?;
-        queue.consumers.retain(|known| known.slot.strong_count() > 0 && !known.is_place_of(&consumer));
+        queue.consumers.retain(|known| known.slot.strong_count() > 0 && !known.is_superseded_by(&consumer));
         queue.consumers.push_back(consumer);
         if queue.consumers.len() > MAX_CONSUMERS {
             queue.consumers.pop_front();
@@ -152,8 +152,8 @@ impl SharedQueues {
     }
 
     /// Removes a root context, or all root contexts of an instance, from the consumers.
-    pub(crate) fn leave(&self, slot: &Weak<InstanceSlot>, generation: u64, root: Option<u32>) {
-        for queue in &mut lock(&self.inner).all {
+    pub(crate) fn remove_consumers(&self, slot: &Weak<InstanceSlot>, generation: u64, root: Option<u32>) {
+        for queue in &mut lock(&self.inner).queues {
             queue.consumers.retain(|known| {
                 let is_of_it = known.slot.ptr_eq(slot) && known.generation == generation;
                 !is_of_it || root.is_some_and(|root| known.root != root)
@@ -162,14 +162,14 @@ impl SharedQueues {
     }
 
     pub(crate) fn resolve(&self, vm_id: &str, name: &str) -> Option<u32> {
-        lock(&self.inner).find(vm_id, name)
+        lock(&self.inner).find_id(vm_id, name)
     }
 
     /// Appends an item and notifies one of the consumers.
     pub(crate) fn enqueue(self: &Arc<Self>, id: u32, item: Bytes) -> Result<(), HostStatus> {
         let mut inner = lock(&self.inner);
-        let (queue, held) = inner.queue_and_use(id)?;
-        let bytes = held.bytes + item.len() + OVERHEAD;
+        let (queue, held) = inner.queue_and_usage(id)?;
+        let bytes = held.bytes + item.len() + ITEM_OVERHEAD;
         if bytes > MAX_BYTES {
             return Err(HostStatus::InternalFailure);
         }
@@ -206,9 +206,9 @@ impl SharedQueues {
 
     pub(crate) fn dequeue(&self, id: u32) -> Result<Bytes, HostStatus> {
         let mut inner = lock(&self.inner);
-        let (queue, held) = inner.queue_and_use(id)?;
+        let (queue, held) = inner.queue_and_usage(id)?;
         let item = queue.items.pop_front().ok_or(HostStatus::Empty)?;
-        held.bytes = held.bytes.saturating_sub(item.len() + OVERHEAD);
+        held.bytes = held.bytes.saturating_sub(item.len() + ITEM_OVERHEAD);
         Ok(item)
     }
 
@@ -216,24 +216,24 @@ impl SharedQueues {
     #[cfg(test)]
     pub(crate) fn size(&self) -> (usize, usize) {
         let inner = lock(&self.inner);
-        (inner.all.len(), inner.held.values().map(|held| held.bytes).sum())
+        (inner.queues.len(), inner.usage.values().map(|held| held.bytes).sum())
     }
 }
 
 impl SharedQueuesInner {
-    fn find(&self, vm_id: &str, name: &str) -> Option<u32> {
+    fn find_id(&self, vm_id: &str, name: &str) -> Option<u32> {
         self.by_name.get(&(vm_id.to_owned(), name.to_owned())).copied()
     }
 
     fn queue(&mut self, id: u32) -> Result<&mut SharedQueue, HostStatus> {
         let index = (id as usize).checked_sub(1).ok_or(HostStatus::NotFound)?;
-        self.all.get_mut(index).ok_or(HostStatus::NotFound)
+        self.queues.get_mut(index).ok_or(HostStatus::NotFound)
     }
 
-    fn queue_and_use(&mut self, id: u32) -> Result<(&mut SharedQueue, &mut QueueUse), HostStatus> {
+    fn queue_and_usage(&mut self, id: u32) -> Result<(&mut SharedQueue, &mut QueueUse), HostStatus> {
         let index = (id as usize).checked_sub(1).ok_or(HostStatus::NotFound)?;
-        let queue = self.all.get_mut(index).ok_or(HostStatus::NotFound)?;
-        let held = self.held.get_mut(&queue.vm_id).ok_or(HostStatus::NotFound)?;
+        let queue = self.queues.get_mut(index).ok_or(HostStatus::NotFound)?;
+        let held = self.usage.get_mut(&queue.vm_id).ok_or(HostStatus::NotFound)?;
         Ok((queue, held))
     }
 }
@@ -255,7 +255,7 @@ impl QueueConsumer {
     }
 
     /// Whether this is the same root context, or one of an earlier instance in the same slot.
-    fn is_place_of(&self, other: &Self) -> bool {
+    fn is_superseded_by(&self, other: &Self) -> bool {
         self.slot.ptr_eq(&other.slot) && (self.root == other.root || self.generation != other.generation)
     }
 
@@ -321,7 +321,7 @@ mod tests {
         let ids: Vec<u32> = (0..MAX_QUEUES).map(|name| register("vm", &name.to_string()).unwrap()).collect();
         assert_eq!(register("vm", "more"), Err(HostStatus::InternalFailure));
         assert_eq!(register("other", &"n".repeat(MAX_NAME + 1)), Err(HostStatus::BadArgument));
-        let large = Bytes::from(vec![0; MAX_BYTES / 2 - OVERHEAD]);
+        let large = Bytes::from(vec![0; MAX_BYTES / 2 - ITEM_OVERHEAD]);
         queues.enqueue(ids[0], large.clone()).unwrap();
         queues.enqueue(ids[1], large.clone()).unwrap();
         assert_eq!(queues.enqueue(ids[2], Bytes::new()), Err(HostStatus::InternalFailure));

@@ -30,18 +30,18 @@ pub(crate) const FINISH: (&str, &str) = ("orfa:finish", "finish");
 pub(crate) const ALLOCATOR: &str = "allocator";
 
 /// The result of a second half that has to be called again. No status has this value.
-pub(crate) const AGAIN: u32 = u32::MAX;
+pub(crate) const CALL_AGAIN: u32 = u32::MAX;
 
 /// A host function that returns bytes to the module: its name and the number of its parameters.
 pub(crate) type GivingFunction = (&'static str, u32);
 
 /// Encodes the result of a first half: a number of bytes, or a status if there are none.
-pub(crate) fn outcome(length: u32, status: u32) -> u64 {
+pub(crate) fn encode_outcome(length: u32, status: u32) -> u64 {
     u64::from(length) << 32 | u64::from(status)
 }
 
 /// Generates the shim module for these functions.
-pub(crate) fn encode(functions: &[GivingFunction]) -> Vec<u8> {
+pub(crate) fn encode_shim(functions: &[GivingFunction]) -> Vec<u8> {
     // Type 0 is the type of the allocator and of the second half. Two types per function follow: the first
     // half's and the function's own.
     let (mut types, mut imports) = (TypeSection::new(), ImportSection::new());
@@ -61,7 +61,7 @@ pub(crate) fn encode(functions: &[GivingFunction]) -> Vec<u8> {
         imports.import(BEGIN, name, EntityType::Function(1 + 2 * index));
         defined.function(2 + 2 * index);
         exports.export(name, ExportKind::Func, 1 + count + index);
-        code.function(&body(1 + index, *parameters));
+        code.function(&encode_function(1 + index, *parameters));
     }
     let mut module = Module::new();
     module
@@ -75,7 +75,7 @@ pub(crate) fn encode(functions: &[GivingFunction]) -> Vec<u8> {
 }
 
 /// Generates a function around the first half with this index.
-fn body(begin: u32, parameters: u32) -> Function {
+fn encode_function(begin: u32, parameters: u32) -> Function {
     let (outcome, length, address, status) = (parameters, parameters + 1, parameters + 2, parameters + 3);
     let mut function = Function::new([(1, ValType::I64), (3, ValType::I32)]);
     let mut code: InstructionSink<'_> = function.instructions();
@@ -84,7 +84,7 @@ fn body(begin: u32, parameters: u32) -> Function {
     code.if_(BlockType::Result(ValType::I32)).local_get(outcome).i32_wrap_i64().else_();
     code.local_get(length).i32_const(0).call_indirect(0, 0).local_set(address);
     code.loop_(BlockType::Empty).local_get(address).call(0).local_tee(status);
-    code.i32_const(AGAIN.cast_signed()).i32_eq().br_if(0).end();
+    code.i32_const(CALL_AGAIN.cast_signed()).i32_eq().br_if(0).end();
     code.local_get(status).end().end();
     function
 }

@@ -26,8 +26,8 @@ use crate::filters::lock;
 use crate::instance::{FilterInstance, NotReady};
 use crate::observe::FilterEvent;
 use crate::plugin::PluginSpec;
-use crate::restarts::measured;
-use crate::stats::count;
+use crate::restarts::measure_cpu;
+use crate::stats::increment;
 use crate::vm::VmCore;
 
 /// The maximum number of requests that wait for one instance before they have a stream there.
@@ -35,22 +35,22 @@ pub(crate) const MAX_WAITING: usize = 1024;
 /// The number of instances that may fail in a row without a back-off.
 const FREE_FAILURES: u32 = 5;
 /// The longest back-off.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_BACK_OFF: Duration = Duration::from_secs(1);
 /// An instance that lived longer than this does not count as a failure in a row.
 const LONG_LIFE: Duration = Duration::from_secs(5);
 
 /// A slot for one instance.
 pub(crate) struct InstanceSlot {
     core: Arc<VmCore>,
-    me: Weak<Self>,
-    used: AtomicBool,
-    line: Mutex<SlotQueue>,
+    weak_self: Weak<Self>,
+    is_used: AtomicBool,
+    queue: Mutex<SlotQueue>,
 }
 
 /// The state of a slot, unless it is taken, and the queue of tasks that wait for it.
 struct SlotQueue {
     state: Option<SlotState>,
-    waiting: WaitQueue<StateGuard>,
+    waiters: WaitQueue<StateGuard>,
 }
 
 /// Exclusive access to the state of a slot. Dropping it passes the state to the next task in the queue.
@@ -68,12 +68,12 @@ pub(crate) struct SlotState {
     generation: u64,
     /// The number of consecutive failures that count for the back-off.
     failures: u32,
-    made: Option<Instant>,
+    created_at: Option<Instant>,
     back_off: Option<BackOff>,
     /// The client whose request trapped the previous instance, and which is charged for this one.
-    debtor: Option<QuotaKey>,
+    charged_client: Option<QuotaKey>,
     /// The task that releases the memory of the previous instance.
-    burial: Option<JoinHandle<()>>,
+    cleanup_task: Option<JoinHandle<()>>,
     /// Whether a callback has begun and not ended.
     is_entered: bool,
 }
@@ -81,7 +81,7 @@ pub(crate) struct SlotState {
 /// A back-off, during which no instance is created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BackOff {
-    pub(crate) until: Instant,
+    pub(crate) retry_at: Instant,
     /// Whether the last instance failed to start. Otherwise it started, and trapped before it served a
     /// request.
     pub(crate) is_start: bool,
@@ -106,63 +106,63 @@ impl InstanceSlot {
     pub(crate) fn new(core: &Arc<VmCore>) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             core: Arc::clone(core),
-            me: me.clone(),
-            used: AtomicBool::new(false),
-            line: Mutex::new(SlotQueue {
+            weak_self: me.clone(),
+            is_used: AtomicBool::new(false),
+            queue: Mutex::new(SlotQueue {
                 state: Some(SlotState::default()),
-                waiting: WaitQueue::new(MAX_WAITING),
+                waiters: WaitQueue::new(MAX_WAITING),
             }),
         })
     }
 
     /// Whether the slot has ever had an instance.
     pub(crate) fn is_used(&self) -> bool {
-        self.used.load(Relaxed)
+        self.is_used.load(Relaxed)
     }
 
     /// The number of tasks that wait for the state.
-    pub(crate) fn waiting(&self) -> usize {
-        lock(&self.line).waiting.len()
+    pub(crate) fn waiting_count(&self) -> usize {
+        lock(&self.queue).waiters.len()
     }
 
     /// Takes the state if it is free.
-    pub(crate) fn try_take(self: &Arc<Self>) -> Option<StateGuard> {
-        let state = lock(&self.line).state.take()?;
+    pub(crate) fn try_lock_state(self: &Arc<Self>) -> Option<StateGuard> {
+        let state = lock(&self.queue).state.take()?;
         Some(StateGuard { slot: Arc::clone(self), state: Some(state) })
     }
 
     /// Takes the state, now or in the payer's turn. Returns `None` if the task begins a request, and too many
     /// of these wait already.
-    pub(crate) fn take(
+    pub(crate) fn lock_or_queue(
         self: &Arc<Self>,
         payer: impl FnOnce() -> Option<QuotaKey>,
         begins_request: bool,
     ) -> Option<Result<StateGuard, oneshot::Receiver<StateGuard>>> {
-        let mut line = lock(&self.line);
+        let mut line = lock(&self.queue);
         if let Some(state) = line.state.take() {
             return Some(Ok(StateGuard { slot: Arc::clone(self), state: Some(state) }));
         }
-        line.waiting.push(payer(), begins_request).map(Err)
+        line.waiters.push(payer(), begins_request).map(Err)
     }
 
     /// Makes sure that the filter has its root context in the instance, creating both if necessary.
     ///
     /// # Errors
     /// Fails if the instance can't be created, or not yet.
-    pub(crate) async fn prepare(self: Arc<Self>, spec: Arc<PluginSpec>) -> Result<(), EntryError> {
-        let state = match self.take(|| None, false) {
+    pub(crate) async fn prepare_root(self: Arc<Self>, spec: Arc<PluginSpec>) -> Result<(), EntryError> {
+        let state = match self.lock_or_queue(|| None, false) {
             Some(Ok(state)) => Ok(state),
-            Some(Err(turn)) => turn.await.map_err(|_| EntryError::Gone),
-            None => Err(EntryError::Full),
+            Some(Err(turn)) => turn.await.map_err(|_| EntryError::InstanceLost),
+            None => Err(EntryError::QueueFull),
         };
-        state?.run(CallbackTarget::With(spec), PrepareRoot).await
+        state?.run(CallbackTarget::WithRoot(spec), PrepareRoot).await
     }
 
-    fn give_back(self: &Arc<Self>, mut state: SlotState) {
+    fn release_state(self: &Arc<Self>, mut state: SlotState) {
         loop {
             let next = {
-                let mut line = lock(&self.line);
-                let Some(next) = line.waiting.pop() else {
+                let mut line = lock(&self.queue);
+                let Some(next) = line.waiters.pop() else {
                     line.state = Some(state);
                     return;
                 };
@@ -179,17 +179,17 @@ impl InstanceSlot {
     }
 
     /// Creates a filter's root context, and the instance if there is none.
-    async fn make_root(&self, state: &mut SlotState, spec: &Arc<PluginSpec>) -> Result<(), EntryError> {
-        if let Some(burial) = &mut state.burial {
+    async fn ensure_root(&self, state: &mut SlotState, spec: &Arc<PluginSpec>) -> Result<(), EntryError> {
+        if let Some(burial) = &mut state.cleanup_task {
             // A slot never has two memories at once. A task that panicked has released its memory as well.
             let _ = burial.await;
-            state.burial = None;
+            state.cleanup_task = None;
         }
         state.is_entered = true;
-        let debtor = state.debtor;
-        let (made, cpu) = measured(self.start_root(state, spec)).await;
+        let debtor = state.charged_client;
+        let (made, cpu) = measure_cpu(self.start_root(state, spec)).await;
         if let Some(debtor) = debtor {
-            self.core.filters.restarts.charge(debtor, cpu);
+            self.core.filters.restart_quota.charge(debtor, cpu);
         }
         state.is_entered = false;
         made.map_err(EntryError::NotReady)
@@ -198,32 +198,32 @@ impl InstanceSlot {
     async fn start_root(&self, state: &mut SlotState, spec: &Arc<PluginSpec>) -> Result<(), NotReady> {
         let instance = match state.instance.take() {
             Some(instance) => instance,
-            None => self.create(state, spec).await?,
+            None => self.create_instance(state, spec).await?,
         };
-        let started = state.instance.insert(instance).start(spec).await;
+        let started = state.instance.insert(instance).start_filter(spec).await;
         if let Err(NotReady::Trapped(trapped)) = &started {
             // A filter that can't start is not restarted automatically, which would never end.
-            self.replace(state, trapped, Some(spec.number));
+            self.replace_instance(state, trapped, Some(spec.number));
         }
         started
     }
 
-    async fn create(
+    async fn create_instance(
         &self,
         state: &mut SlotState,
         spec: &Arc<PluginSpec>,
     ) -> Result<Box<FilterInstance>, NotReady> {
-        state.wait_over()?;
-        self.used.store(true, Relaxed);
-        let created = FilterInstance::new(&self.core, (self.me.clone(), state.generation), spec).await;
+        state.check_back_off()?;
+        self.is_used.store(true, Relaxed);
+        let created = FilterInstance::new(&self.core, (self.weak_self.clone(), state.generation), spec).await;
         match created {
             Ok(instance) => {
-                state.made = Some(Instant::now());
+                state.created_at = Some(Instant::now());
                 Ok(Box::new(instance))
             }
             Err(error) => {
-                count(&spec.stats.traps);
-                state.note_failure(&InstanceFailure::START);
+                increment(&spec.stats.traps);
+                state.record_failure(&InstanceFailure::START);
                 Err(error)
             }
         }
@@ -231,31 +231,31 @@ impl InstanceSlot {
 
     /// Discards an instance that trapped: logs it, notifies all its contexts, and starts the creation of the
     /// next one for the remaining filters, except the filter `without`.
-    fn replace(&self, state: &mut SlotState, trapped: &Trapped, without: Option<u64>) {
+    fn replace_instance(&self, state: &mut SlotState, trapped: &Trapped, without: Option<u64>) {
         let clock = CpuClock::now();
-        let Some((dead, payer)) = state.kill(without.is_some()) else { return };
-        let (spec, reason) = (dead.current_spec(), dead.reason(trapped));
+        let Some((dead, payer)) = state.take_failed_instance(without.is_some()) else { return };
+        let (spec, reason) = (dead.current_spec(), dead.trap_reason(trapped));
         let name = spec.as_ref().map_or("", |spec| &spec.name);
         tracing::error!(target: "filter", filter = name, "trapped, its instance is replaced: {reason}");
-        spec.iter().for_each(|spec| count(&spec.stats.traps));
+        spec.iter().for_each(|spec| increment(&spec.stats.traps));
         if let Some(observer) = &self.core.filters.observer {
-            observer.see(&FilterEvent::Trapped { filter: name, reason: &reason });
+            observer.on_event(&FilterEvent::Trapped { filter: name, reason: &reason });
         }
-        let mut specs = dead.to_revive();
+        let mut specs = dead.specs_to_restart();
         specs.retain(|spec| without != Some(spec.number));
         if !specs.is_empty() {
-            self.revive(specs, state.back_off.map(|back_off| back_off.until));
+            self.restart_in_background(specs, state.back_off.map(|back_off| back_off.retry_at));
         }
-        let giving_back = dead.bury();
-        state.burial = self.beside(giving_back, payer);
+        let giving_back = dead.mark_dead();
+        state.cleanup_task = self.spawn_charged(giving_back, payer);
         if let Some(payer) = payer {
-            self.core.filters.restarts.charge(payer, clock.elapsed());
+            self.core.filters.restart_quota.charge(payer, clock.elapsed());
         }
     }
 
     /// Runs the remaining work for a trapped instance in a task whose CPU time is charged to the client whose
     /// request trapped.
-    pub(crate) fn beside(
+    pub(crate) fn spawn_charged(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
         payer: Option<QuotaKey>,
@@ -263,26 +263,26 @@ impl InstanceSlot {
         let runtime = Handle::try_current().ok()?;
         let core = Arc::clone(&self.core);
         Some(runtime.spawn(watch_polls(PollSite::Filters, async move {
-            let ((), cpu) = measured(work).await;
+            let ((), cpu) = measure_cpu(work).await;
             if let Some(payer) = payer {
-                core.filters.restarts.charge(payer, cpu);
+                core.filters.restart_quota.charge(payer, cpu);
             }
         })))
     }
 
     /// Creates the next instance in the background, for the filter that trapped and for those with timers.
-    fn revive(&self, specs: Vec<Arc<PluginSpec>>, again: Option<Instant>) {
+    fn restart_in_background(&self, specs: Vec<Arc<PluginSpec>>, again: Option<Instant>) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let me = self.me.clone();
+        let me = self.weak_self.clone();
         runtime.spawn(watch_polls(PollSite::Filters, async move {
             if let Some(again) = again {
                 tokio::time::sleep_until(again).await;
             }
             for spec in specs {
                 let Some(slot) = me.upgrade() else { return };
-                if !spec.ended.load(Relaxed) {
+                if !spec.is_ended.load(Relaxed) {
                     // A filter that fails again has been logged, and the next request retries it.
-                    let _ = slot.prepare(spec).await;
+                    let _ = slot.prepare_root(spec).await;
                 }
             }
         }));
@@ -299,32 +299,32 @@ impl StateGuard {
         target: CallbackTarget,
         callback: C,
     ) -> Result<C::Output, EntryError> {
-        let Self { slot, state: Some(state) } = &mut self else { return Err(EntryError::Gone) };
+        let Self { slot, state: Some(state) } = &mut self else { return Err(EntryError::InstanceLost) };
         let filters = &slot.core.filters;
         if let Some(call) = callback.new_request()
-            && let Some(retry_after) = filters.restarts.retry_after(|| call.quota_key())
+            && let Some(retry_after) = filters.restart_quota.retry_after(|| call.quota_key())
         {
             return Err(EntryError::OverQuota(retry_after));
         }
         let _running = filters.ticker.track_guest();
         if state.is_entered {
-            slot.replace(state, &Trapped::new(LeftHalfway), None);
+            slot.replace_instance(state, &Trapped::new(LeftHalfway), None);
         }
         if let Some(instance) = &mut state.instance {
             instance.begin_turn();
         }
-        if let CallbackTarget::With(spec) = &target
+        if let CallbackTarget::WithRoot(spec) = &target
             && !state.instance.as_ref().is_some_and(|instance| instance.has_root(spec))
         {
-            Box::pin(slot.make_root(state, spec)).await?;
+            Box::pin(slot.ensure_root(state, spec)).await?;
         }
         let is_there =
             !matches!(target, CallbackTarget::Generation(generation) if generation != state.generation);
         let SlotState { instance: Some(instance), is_entered, .. } = state else {
-            return Err(EntryError::Gone);
+            return Err(EntryError::InstanceLost);
         };
         if !is_there {
-            return Err(EntryError::Gone);
+            return Err(EntryError::InstanceLost);
         }
         *is_entered = true;
         let engine = slot.core.module.pre.module().engine();
@@ -333,33 +333,33 @@ impl StateGuard {
             poll_fn(|context| with_alarm(engine, || called.as_mut().poll(context))).await
         };
         let mut trap = None;
-        if instance.has_leftovers() && result.is_ok() {
+        if instance.has_done_streams() && result.is_ok() {
             // A trap at the end of other streams is not this callback's. Its own stream is notified like all
             // in the instance.
-            trap = Box::pin(instance.settle()).await.err();
+            trap = Box::pin(instance.finish_done_streams()).await.err();
         }
         *is_entered = false;
         let result = result.map_err(|trapped| {
             trap = Some(trapped);
-            EntryError::Gone
+            EntryError::InstanceLost
         });
         if let Some(trapped) = trap {
-            slot.replace(state, &trapped, None);
+            slot.replace_instance(state, &trapped, None);
         }
         result
     }
 
     /// Whether there is an instance, or one may be created now.
     pub(crate) fn is_ready(&self) -> bool {
-        self.state.as_ref().is_some_and(|state| state.instance.is_some() || state.wait_over().is_ok())
+        self.state.as_ref().is_some_and(|state| state.instance.is_some() || state.check_back_off().is_ok())
     }
 
     /// Removes a stream without notifying its module.
-    pub(crate) fn forget(&mut self, generation: u64, id: u32) {
+    pub(crate) fn remove_stream(&mut self, generation: u64, id: u32) {
         if let Some(state) = self.state.as_mut().filter(|state| state.generation == generation)
             && let Some(instance) = &mut state.instance
         {
-            instance.forget(id);
+            instance.remove_context(id);
         }
     }
 }
@@ -367,7 +367,7 @@ impl StateGuard {
 impl Drop for StateGuard {
     fn drop(&mut self) {
         if let Some(state) = self.state.take() {
-            self.slot.give_back(state);
+            self.slot.release_state(state);
         }
     }
 }
@@ -375,41 +375,43 @@ impl Drop for StateGuard {
 impl SlotState {
     /// Takes the instance out of the slot and starts a new generation. Returns the instance with the client
     /// whose request trapped it.
-    fn kill(&mut self, is_start: bool) -> Option<(Box<FilterInstance>, Option<QuotaKey>)> {
+    fn take_failed_instance(&mut self, is_start: bool) -> Option<(Box<FilterInstance>, Option<QuotaKey>)> {
         self.generation += 1;
         let Some(dead) = self.instance.take() else {
-            self.note_failure(&InstanceFailure::START);
+            self.record_failure(&InstanceFailure::START);
             return None;
         };
         let payer = if is_start { None } else { dead.payer() };
-        self.note_failure(&InstanceFailure { is_start, has_served: dead.has_served(), payer });
+        self.record_failure(&InstanceFailure { is_start, has_served: dead.has_served(), payer });
         Some((dead, payer))
     }
 
     /// Determines the back-off for the next instance, and the client that is charged for it.
-    fn note_failure(&mut self, failure: &InstanceFailure) {
-        self.debtor = failure.payer;
-        if !failure.counts() {
-            self.made = None;
+    fn record_failure(&mut self, failure: &InstanceFailure) {
+        self.charged_client = failure.payer;
+        if !failure.counts_for_back_off() {
+            self.created_at = None;
             self.back_off = None;
             if failure.has_served {
                 self.failures = 0;
             }
             return;
         }
-        let lived = self.made.take().map_or(Duration::ZERO, |made| made.elapsed());
+        let lived = self.created_at.take().map_or(Duration::ZERO, |made| made.elapsed());
         self.failures = if lived > LONG_LIFE { 1 } else { self.failures.saturating_add(1) };
         let doublings = self.failures.saturating_sub(FREE_FAILURES);
         let wait = match doublings {
             0 => Duration::ZERO,
-            doublings => LONGEST.min(Duration::from_millis(10) * 2_u32.saturating_pow(doublings.min(16))),
+            doublings => {
+                MAX_BACK_OFF.min(Duration::from_millis(10) * 2_u32.saturating_pow(doublings.min(16)))
+            }
         };
-        self.back_off = Some(BackOff { until: Instant::now() + wait, is_start: failure.is_start });
+        self.back_off = Some(BackOff { retry_at: Instant::now() + wait, is_start: failure.is_start });
     }
 
-    fn wait_over(&self) -> Result<(), NotReady> {
+    fn check_back_off(&self) -> Result<(), NotReady> {
         match self.back_off {
-            Some(back_off) if Instant::now() < back_off.until => Err(NotReady::Later(back_off)),
+            Some(back_off) if Instant::now() < back_off.retry_at => Err(NotReady::BackingOff(back_off)),
             _ => Ok(()),
         }
     }
@@ -420,7 +422,7 @@ impl InstanceFailure {
 
     /// Whether the failure counts for the back-off. A trap in a request does not, since its client could then
     /// block all others.
-    fn counts(&self) -> bool {
+    fn counts_for_back_off(&self) -> bool {
         self.is_start || (self.payer.is_none() && !self.has_served)
     }
 }

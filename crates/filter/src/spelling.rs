@@ -17,7 +17,7 @@ pub(crate) struct WrittenNames(HashSet<HeaderName, RandomState>);
 
 impl WrittenNames {
     /// Notes that a filter has written a field, and removes the client's other spellings of it.
-    pub(crate) fn add(&mut self, headers: &mut HeaderMap, name: &HeaderName) {
+    pub(crate) fn record_written(&mut self, headers: &mut HeaderMap, name: &HeaderName) {
         self.strip_others(headers, name);
         self.insert(name);
     }
@@ -26,7 +26,7 @@ impl WrittenNames {
     pub(crate) fn strip_others(&self, headers: &mut HeaderMap, name: &HeaderName) {
         let is_other =
             |other: &HeaderName| other != name && is_same_field(other, name) && !self.0.contains(other);
-        remove(headers, is_other);
+        remove_matching(headers, is_other);
     }
 
     /// Like [`Self::add`], for a filter that has replaced all headers. If several spellings of a field are
@@ -38,15 +38,17 @@ impl WrittenNames {
                 |name: &&HeaderName| !headers.get_all(*name).iter().eq(before.get_all(*name).iter());
             let mut fields: HashMap<String, FieldSpellings<'_>, RandomState> = HashMap::default();
             for name in headers.keys().chain(before.keys()) {
-                let spellings = fields.entry(dashed(name)).or_insert(FieldSpellings::of(name));
+                let spellings = fields.entry(canonical_field_name(name)).or_insert(FieldSpellings::new(name));
                 spellings.has_several |= spellings.first != name;
                 spellings.is_changed |= is_changed(&name);
             }
             let is_stripped = |name: &&HeaderName| {
-                let spellings = fields.get(&dashed(name)).filter(|spellings| spellings.has_several);
+                let spellings =
+                    fields.get(&canonical_field_name(name)).filter(|spellings| spellings.has_several);
                 let is_clients = !is_changed(name) && !self.0.contains(*name);
-                let has_precedence =
-                    |spellings: &FieldSpellings<'_>| spellings.is_changed || dashed(name) != name.as_str();
+                let has_precedence = |spellings: &FieldSpellings<'_>| {
+                    spellings.is_changed || canonical_field_name(name) != name.as_str()
+                };
                 is_clients && spellings.is_some_and(has_precedence)
             };
             let stripped = headers.keys().filter(is_stripped).cloned().collect();
@@ -74,16 +76,16 @@ struct FieldSpellings<'a> {
 }
 
 impl<'a> FieldSpellings<'a> {
-    fn of(first: &'a HeaderName) -> Self {
+    fn new(first: &'a HeaderName) -> Self {
         Self { first, has_several: false, is_changed: false }
     }
 }
 
-fn dashed(name: &HeaderName) -> String {
+fn canonical_field_name(name: &HeaderName) -> String {
     canonical_name(name.as_str()).into_owned()
 }
 
-fn remove(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
+fn remove_matching(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
     let names: Vec<HeaderName> = headers.keys().filter(|name| is_removed(name)).cloned().collect();
     for name in names {
         headers.remove(name);

@@ -12,8 +12,8 @@ pub(crate) struct FilterCounters {
     pub(crate) traps: AtomicU64,
     pub(crate) starts: AtomicU64,
     pub(crate) calls: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    pub(crate) bypassed: AtomicU64,
+    pub(crate) failed_requests: AtomicU64,
+    pub(crate) bypassed_requests: AtomicU64,
     pub(crate) refused_calls: AtomicU64,
     pub(crate) hostcall_errors: AtomicU64,
     pub(crate) refusals: RefusalLog,
@@ -35,9 +35,9 @@ pub struct FilterStats {
     /// HTTP and gRPC calls.
     pub calls: u64,
     /// Requests that ended with a problem caused by the filter.
-    pub failed: u64,
+    pub failed_requests: u64,
     /// Requests that continued without the filter after a trap.
-    pub bypassed: u64,
+    pub bypassed_requests: u64,
     /// HTTP and gRPC calls that could not be made.
     pub refused_calls: u64,
     /// Calls of other host functions that returned an error.
@@ -53,8 +53,8 @@ impl FilterCounters {
             traps: self.traps.load(Relaxed),
             starts: self.starts.load(Relaxed),
             calls: self.calls.load(Relaxed),
-            failed: self.failed.load(Relaxed),
-            bypassed: self.bypassed.load(Relaxed),
+            failed_requests: self.failed_requests.load(Relaxed),
+            bypassed_requests: self.bypassed_requests.load(Relaxed),
             refused_calls: self.refused_calls.load(Relaxed),
             hostcall_errors: self.hostcall_errors.load(Relaxed),
         }
@@ -62,6 +62,6 @@ impl FilterCounters {
 }
 
 /// Increments a counter.
-pub(crate) fn count(counter: &AtomicU64) {
+pub(crate) fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }

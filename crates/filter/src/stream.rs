@@ -21,7 +21,7 @@ use crate::module::ModuleFeatures;
 use crate::plugin::PluginSpec;
 use crate::problem::FilterFailure;
 use crate::slot::InstanceSlot;
-use crate::stats::count;
+use crate::stats::increment;
 
 /// A stream context.
 pub(crate) struct StreamContext {
@@ -30,7 +30,7 @@ pub(crate) struct StreamContext {
     pub(crate) root: u32,
     pub(crate) spec: Arc<PluginSpec>,
     pub(crate) exchange: Arc<FilterExchange>,
-    pub(crate) has: ModuleFeatures,
+    pub(crate) features: ModuleFeatures,
     pub(crate) slot: Weak<InstanceSlot>,
     /// The generation of the slot's instance that has this context.
     pub(crate) generation: u64,
@@ -60,18 +60,20 @@ impl StreamGuard {
 
     /// Ends the stream, unless it has ended. Returns whether its callbacks ran until a tick and continue in a
     /// task.
-    pub(crate) fn end(&mut self) -> bool {
+    pub(crate) fn end_stream(&mut self) -> bool {
         if std::mem::replace(&mut self.has_ended, true) {
             return false;
         }
         // A service may read the request's body beyond its response.
-        self.stream.state().ended = true;
+        self.stream.state().is_ended = true;
         // If the instance is gone, there is nothing to notify.
         let Some(slot) = self.stream.slot.upgrade() else { return false };
         let stream = &self.stream;
         let end = || EndStream(Arc::clone(stream));
-        match slot.try_take() {
-            Some(mut state) if !stream.has.end => state.forget(stream.generation, stream.id),
+        match slot.try_lock_state() {
+            Some(mut state) if !stream.features.has_end_callbacks => {
+                state.remove_stream(stream.generation, stream.id)
+            }
             Some(state) => {
                 let ending =
                     CallbackFuture::begin(state, CallbackTarget::Generation(stream.generation), end());
@@ -85,7 +87,7 @@ impl StreamGuard {
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        self.end();
+        self.end_stream();
     }
 }
 
@@ -101,30 +103,30 @@ pub(crate) enum StreamWaiter {
 #[derive(Default)]
 pub(crate) struct StreamState {
     /// The module's own response, not sent yet.
-    pub(crate) local: Option<LocalResponse>,
+    pub(crate) local_response: Option<LocalResponse>,
     /// Whether the module has given a response. Only the first one counts.
-    pub(crate) answered: bool,
+    pub(crate) has_responded: bool,
     /// Whether the instance with this context is gone.
-    pub(crate) dead: bool,
+    pub(crate) is_dead: bool,
     /// Whether the instance trapped in a callback of this stream, rather than of another one.
-    pub(crate) trapped: bool,
+    pub(crate) has_trapped: bool,
     /// Whether the module closed the stream.
-    pub(crate) closed: bool,
+    pub(crate) is_closed: bool,
     /// Whether the exchange has ended. Its module sees no more of it.
-    pub(crate) ended: bool,
+    pub(crate) is_ended: bool,
     /// The failure with which the host ends the exchange because of this filter.
-    pub(crate) failed: Option<FilterFailure>,
+    pub(crate) failure: Option<FilterFailure>,
     /// The number of calls that the stream waits for, without gRPC streams; and the number of all its calls.
-    pub(crate) waiting: u32,
-    pub(crate) calls: u32,
+    pub(crate) awaited_calls: u32,
+    pub(crate) call_count: u32,
     /// The number of times that the module resumed the request. Calls made before are no longer awaited.
-    pub(crate) era: u32,
+    pub(crate) resume_count: u32,
     /// Whether the host has refused the module a call or a local response in a callback about the request.
-    pub(crate) refused: bool,
+    pub(crate) is_refused: bool,
     /// Whether the module's last callback was about the response, or about a call made in such a callback.
     pub(crate) in_response: bool,
     /// The number of bytes of headers that the module has written.
-    pub(crate) written: usize,
+    pub(crate) written_bytes: usize,
     pub(crate) halves: [HalfStream; 2],
 }
 
@@ -134,20 +136,20 @@ pub(crate) struct HalfStream {
     /// The part of the body that the module may see: the last piece and everything held back before it.
     pub(crate) data: Bytes,
     /// The number of bytes at the end of `data` that no body callback has shown yet.
-    pub(crate) unseen: usize,
+    pub(crate) unseen_bytes: usize,
     /// Whether the module has read the body while it holds the head back.
-    pub(crate) asks: bool,
+    pub(crate) wants_body: bool,
     /// Whether the body's callbacks have begun. Before that the body can't be read.
-    pub(crate) open: bool,
+    pub(crate) is_open: bool,
     /// Whether the module has resumed the message since its last callback for the message began.
-    pub(crate) resumed: bool,
+    pub(crate) is_resumed: bool,
     /// Whether the module has resumed the message since the headers callback began, regardless of body
     /// callbacks.
-    pub(crate) head_resumed: bool,
+    pub(crate) is_head_resumed: bool,
     /// Whether the module has changed the body.
-    pub(crate) changed: bool,
+    pub(crate) is_changed: bool,
     /// Whether the body is held back.
-    pub(crate) held: bool,
+    pub(crate) is_held: bool,
     pub(crate) trailers: Option<HeaderMap>,
 }
 
@@ -163,13 +165,13 @@ pub(crate) struct LocalResponse {
 /// The effect of one filter on its exchange.
 pub(crate) enum FilterVerdict {
     /// The exchange continues.
-    Go,
+    Continue,
     /// The filter answers the request.
-    Answer(LocalResponse),
+    Respond(LocalResponse),
     /// The exchange ends with a problem.
     Fail(FilterFailure),
     /// The filter is bypassed: one of its own callbacks trapped, and it has `on_trap: open`.
-    Skip,
+    Bypass,
 }
 
 impl StreamContext {
@@ -182,14 +184,24 @@ impl StreamContext {
     ) -> Arc<Self> {
         let (spec, exchange) = (Arc::clone(spec), Arc::clone(exchange));
         let wakers = [AtomicWaker::new(), AtomicWaker::new(), AtomicWaker::new()];
-        Arc::new(Self { id, root, spec, exchange, has, slot, generation, state: Mutex::default(), wakers })
+        Arc::new(Self {
+            id,
+            root,
+            spec,
+            exchange,
+            features: has,
+            slot,
+            generation,
+            state: Mutex::default(),
+            wakers,
+        })
     }
 
     /// Runs a callback in the instance that has this context.
     pub(crate) fn enter<C: ModuleCallback>(&self, callback: C) -> CallbackFuture<C::Output> {
         match self.slot.upgrade() {
             Some(slot) => slot.enter(CallbackTarget::Generation(self.generation), callback),
-            None => CallbackFuture::failed(EntryError::Gone),
+            None => CallbackFuture::from_error(EntryError::InstanceLost),
         }
     }
 
@@ -220,47 +232,47 @@ impl StreamContext {
 
     /// Ends the exchange with a problem, unless it has one already.
     pub(crate) fn fail(&self, failed: FilterFailure) {
-        self.state().failed.get_or_insert(failed);
+        self.state().failure.get_or_insert(failed);
         self.wake();
     }
 
     /// Returns the current effect on the exchange. A local response is returned once.
     pub(crate) fn verdict(&self) -> FilterVerdict {
         let mut state = self.state();
-        if let Some(local) = state.local.take() {
-            count(&self.spec.stats.local_responses);
-            return FilterVerdict::Answer(local);
+        if let Some(local) = state.local_response.take() {
+            increment(&self.spec.stats.local_responses);
+            return FilterVerdict::Respond(local);
         }
-        if let Some(failed) = &state.failed {
+        if let Some(failed) = &state.failure {
             return FilterVerdict::Fail(failed.clone());
         }
-        if state.dead {
-            let has_trapped = state.trapped;
+        if state.is_dead {
+            let has_trapped = state.has_trapped;
             drop(state);
             return match (has_trapped, self.spec.on_trap) {
-                (true, OnTrap::Open) => FilterVerdict::Skip,
-                (false, _) if self.is_finished() => FilterVerdict::Go,
+                (true, OnTrap::Open) => FilterVerdict::Bypass,
+                (false, _) if self.is_finished() => FilterVerdict::Continue,
                 _ => FilterVerdict::Fail(FilterFailure::Trapped(Arc::clone(&self.spec.name))),
             };
         }
-        if state.closed {
+        if state.is_closed {
             return FilterVerdict::Fail(FilterFailure::Closed(Arc::clone(&self.spec.name)));
         }
-        FilterVerdict::Go
+        FilterVerdict::Continue
     }
 
     /// Whether the module has released everything that it is shown of the exchange.
     fn is_finished(&self) -> bool {
-        let sees_more = self.has.response_headers
-            || self.has.body(MessageSide::Request)
-            || self.has.body(MessageSide::Response);
+        let sees_more = self.features.response_headers
+            || self.features.reads_body(MessageSide::Request)
+            || self.features.reads_body(MessageSide::Response);
         !sees_more && self.exchange.messages().has_request_left()
     }
 
     /// Whether the filter is bypassed: one of its own callbacks trapped, and it has `on_trap: open`.
-    pub(crate) fn is_skipped(&self) -> bool {
+    pub(crate) fn is_bypassed(&self) -> bool {
         let state = self.state();
-        state.dead && state.trapped && self.spec.on_trap == OnTrap::Open
+        state.is_dead && state.has_trapped && self.spec.on_trap == OnTrap::Open
     }
 
     /// Whether there is a verdict other than to continue, or no more of this message passes.
@@ -278,19 +290,19 @@ impl StreamContext {
     }
 
     /// Whether anything blocks a head that the module has just released.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn is_head_blocked(&self) -> bool {
         let state = self.state();
-        state.has_verdict() || state.waiting > 0
+        state.has_verdict() || state.awaited_calls > 0
     }
 
     /// Whether the module has resumed the message since the last call.
     pub(crate) fn take_resumed(&self, side: MessageSide) -> bool {
-        std::mem::take(&mut self.state().half(side).resumed)
+        std::mem::take(&mut self.state().half(side).is_resumed)
     }
 
     /// Whether the module has resumed the head since the last call.
     pub(crate) fn take_head_resumed(&self, side: MessageSide) -> bool {
-        std::mem::take(&mut self.state().half(side).head_resumed)
+        std::mem::take(&mut self.state().half(side).is_head_resumed)
     }
 
     /// Starts a callback about a message, which resets earlier signals. Must only be called inside the
@@ -299,19 +311,19 @@ impl StreamContext {
         let mut state = self.state();
         state.in_response = side == MessageSide::Response;
         let half = state.half(side);
-        half.resumed = false;
-        half.head_resumed &= !is_head;
+        half.is_resumed = false;
+        half.is_head_resumed &= !is_head;
     }
 
     /// Resumes a message, even if the module's calls are still in flight.
     pub(crate) fn resume(&self, side: MessageSide) {
         let mut state = self.state();
         let half = state.half(side);
-        (half.resumed, half.head_resumed) = (true, true);
+        (half.is_resumed, half.is_head_resumed) = (true, true);
         if side == MessageSide::Request {
             self.check_refusal(&mut state);
-            state.waiting = 0;
-            state.era = state.era.wrapping_add(1);
+            state.awaited_calls = 0;
+            state.resume_count = state.resume_count.wrapping_add(1);
         }
         drop(state);
         self.wake();
@@ -319,7 +331,7 @@ impl StreamContext {
 
     /// Lets the request go on once the module has released it, or ends the exchange if the host refused the
     /// module a call or a local response. Returns whether the request goes on.
-    pub(crate) fn let_go(&self) -> bool {
+    pub(crate) fn release_request(&self) -> bool {
         let goes_on = self.check_refusal(&mut self.state());
         if !goes_on {
             self.wake();
@@ -330,9 +342,10 @@ impl StreamContext {
     /// Ends the exchange if the module lets a request pass although the host refused its call or its local
     /// response. Only a local response settles a refusal: a call made later may have another purpose.
     fn check_refusal(&self, state: &mut StreamState) -> bool {
-        let is_refused = state.refused && !state.answered && self.spec.on_refusal == OnRefusal::Closed;
+        let is_refused =
+            state.is_refused && !state.has_responded && self.spec.on_refusal == OnRefusal::Closed;
         if is_refused {
-            state.failed.get_or_insert_with(|| FilterFailure::Refused(Arc::clone(&self.spec.name)));
+            state.failure.get_or_insert_with(|| FilterFailure::Refused(Arc::clone(&self.spec.name)));
         }
         !is_refused
     }
@@ -340,28 +353,28 @@ impl StreamContext {
     /// Ends the wait for a call of this era, if it is awaited.
     pub(crate) fn end_call(&self, era: Option<u32>) {
         let mut state = self.state();
-        if era == Some(state.era) {
-            state.waiting = state.waiting.saturating_sub(1);
+        if era == Some(state.resume_count) {
+            state.awaited_calls = state.awaited_calls.saturating_sub(1);
         }
     }
 
     /// Counts header bytes that the module writes. Returns `false` if the limit is exceeded.
-    pub(crate) fn may_write(&self, bytes: usize) -> bool {
+    pub(crate) fn count_written_bytes(&self, bytes: usize) -> bool {
         let mut state = self.state();
-        state.written = state.written.saturating_add(bytes);
-        state.written <= crate::message::MAX_BYTES
+        state.written_bytes = state.written_bytes.saturating_add(bytes);
+        state.written_bytes <= crate::message::MAX_EXCHANGE_BYTES
     }
 }
 
 impl StreamState {
     /// Whether there is a verdict other than to continue.
     fn has_verdict(&self) -> bool {
-        self.local.is_some() || self.failed.is_some() || self.dead || self.closed
+        self.local_response.is_some() || self.failure.is_some() || self.is_dead || self.is_closed
     }
 
     /// Whether no more of a message passes: the exchange has ended, or the module has answered the request.
     pub(crate) fn is_cut_off(&self, side: MessageSide) -> bool {
-        self.ended || (side == MessageSide::Request && self.answered)
+        self.is_ended || (side == MessageSide::Request && self.has_responded)
     }
 
     pub(crate) fn half(&mut self, side: MessageSide) -> &mut HalfStream {
@@ -375,13 +388,13 @@ impl StreamState {
 
 impl HalfStream {
     /// The number of bytes that a body callback has shown.
-    pub(crate) fn seen(&self) -> usize {
-        self.data.len().saturating_sub(self.unseen)
+    pub(crate) fn seen_bytes(&self) -> usize {
+        self.data.len().saturating_sub(self.unseen_bytes)
     }
 
     /// Appends a piece. It is not copied if nothing is held back.
     pub(crate) fn push(&mut self, piece: Bytes) {
-        self.unseen += piece.len();
+        self.unseen_bytes += piece.len();
         if self.data.is_empty() {
             self.data = piece;
             return;

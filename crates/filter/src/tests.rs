@@ -4,11 +4,11 @@
 //! of a list of headers. `$want` traps unless a host function returned the expected status, which fails the
 //! test.
 
-mod bad;
 mod bodies;
 mod calls;
+mod faulty_modules;
 mod heads;
-mod hostile;
+mod hostile_modules;
 mod loading;
 mod pieces;
 mod refusals;
@@ -154,17 +154,17 @@ fn pairs(text: &str) -> Vec<u8> {
 struct EventRecorder {
     events: Mutex<Vec<String>>,
     /// The engine for which a tick is due after each callback, if there is one.
-    ticking: OnceLock<sandbox::Engine>,
+    ticking_engine: OnceLock<sandbox::Engine>,
 }
 
 impl EventRecorder {
-    fn take(&self) -> Vec<String> {
+    fn take_events(&self) -> Vec<String> {
         std::mem::take(&mut *self.events.lock().unwrap())
     }
 }
 
 impl FilterObserver for EventRecorder {
-    fn see(&self, event: &FilterEvent<'_>) {
+    fn on_event(&self, event: &FilterEvent<'_>) {
         let words = match event {
             FilterEvent::Callback { name, .. } => (*name).to_owned(),
             FilterEvent::HostCall { name, status, .. } => format!("{name} {status}"),
@@ -175,7 +175,7 @@ impl FilterObserver for EventRecorder {
             FilterEvent::Log { message, .. } => format!("log {message}"),
             FilterEvent::Trapped { .. } => "trapped".to_owned(),
             FilterEvent::Returned { .. } => {
-                self.ticking.get().iter().for_each(|engine| engine.increment_epoch());
+                self.ticking_engine.get().iter().for_each(|engine| engine.increment_epoch());
                 return;
             }
         };
@@ -187,11 +187,11 @@ impl FilterObserver for EventRecorder {
 /// `/s/no` with a status, `/s/many` with [`MESSAGES`] empty messages.
 #[derive(Default)]
 struct TestService {
-    asked: Mutex<Vec<String>>,
-    told: tokio::sync::Notify,
+    requests: Mutex<Vec<String>>,
+    request_received: tokio::sync::Notify,
     /// Releases the response to `/gate`.
     gate: Arc<tokio::sync::Notify>,
-    dropped: Arc<tokio::sync::Notify>,
+    request_dropped: Arc<tokio::sync::Notify>,
 }
 
 struct DropFlag(Arc<tokio::sync::Notify>);
@@ -209,15 +209,15 @@ impl ServiceTransport for TestService {
         request: Request<StreamedServiceBody>,
     ) -> BoxFuture<'static, Result<Response<StreamedServiceBody>, TransportError>> {
         let (service, path) = (endpoint.origin.service.clone(), request.uri().path().to_owned());
-        self.asked.lock().unwrap().push(format!("{} {service} {path}", request.method()));
-        self.told.notify_one();
-        let dropped = DropFlag(Arc::clone(&self.dropped));
+        self.requests.lock().unwrap().push(format!("{} {service} {path}", request.method()));
+        self.request_received.notify_one();
+        let dropped = DropFlag(Arc::clone(&self.request_dropped));
         let gate = Arc::clone(&self.gate);
         let hops = services::headers::count_hops(request.headers()).to_string();
         let called = request.uri().authority().map_or("", |called| called.as_str()).to_owned();
         let upgrades = request.headers().contains_key("upgrade").to_string();
         if request.headers().get("content-type").is_some_and(|value| value == "application/grpc") {
-            return futures_util::future::ready(Ok(grpc_answer(request))).boxed();
+            return futures_util::future::ready(Ok(grpc_response(request))).boxed();
         }
         async move {
             let _dropped = dropped;
@@ -242,7 +242,7 @@ impl ServiceTransport for TestService {
 /// The number of messages in the response to `/s/many`.
 const MESSAGES: usize = 1000;
 
-fn grpc_answer(mut request: Request<StreamedServiceBody>) -> Response<StreamedServiceBody> {
+fn grpc_response(mut request: Request<StreamedServiceBody>) -> Response<StreamedServiceBody> {
     if request.uri().path() == "/s/many" {
         *request.body_mut() = body::full(vec![0; 5 * MESSAGES]);
     }
@@ -261,8 +261,8 @@ struct FilterFixture {
     folder: tempfile::TempDir,
     filters: Arc<FilterRuntime>,
     services: ServiceSet,
-    answers: Arc<TestService>,
-    seen: Arc<EventRecorder>,
+    test_service: Arc<TestService>,
+    recorder: Arc<EventRecorder>,
 }
 
 impl FilterFixture {
@@ -273,18 +273,18 @@ impl FilterFixture {
 
     /// A setup with this quota of CPU time for the restarts that one client may cause.
     fn with_restarts(limit: Duration) -> Self {
-        refusals::hear();
-        let seen = Arc::new(EventRecorder::default());
-        let answers = Arc::new(TestService::default());
+        refusals::install_recorder();
+        let recorder = Arc::new(EventRecorder::default());
+        let test_service = Arc::new(TestService::default());
         let config = BTreeMap::from([("auth".to_owned(), ServiceConfig::with_url("http://127.0.0.1:1980"))]);
-        let services = ServiceSet::new(&config).unwrap().with_transport(answers.clone());
+        let services = ServiceSet::new(&config).unwrap().with_transport(test_service.clone());
         let one = std::num::NonZero::<usize>::MIN;
         let filters =
-            FilterRuntime::build(Some(seen.clone()), sandbox::HeavyGate::new(2), one, limit).unwrap();
-        Self { folder: tempfile::tempdir().unwrap(), filters, services, answers, seen }
+            FilterRuntime::build(Some(recorder.clone()), sandbox::HeavyGate::new(2), one, limit).unwrap();
+        Self { folder: tempfile::tempdir().unwrap(), filters, services, test_service, recorder }
     }
 
-    fn write(&self, name: &str, wasm: &[u8]) -> PathBuf {
+    fn write_module(&self, name: &str, wasm: &[u8]) -> PathBuf {
         let path = self.folder.path().join(name);
         std::fs::write(&path, wasm).unwrap();
         path
@@ -293,8 +293,8 @@ impl FilterFixture {
     /// A filter with a module of this text.
     fn filter(&self, name: &str, code: &str) -> FilterConfig {
         let name = format!("{name}.wasm");
-        self.write(&name, &assemble(code));
-        let mut filter = FilterConfig::of(name);
+        self.write_module(&name, &assemble(code));
+        let mut filter = FilterConfig::from_module(name);
         // Test builds are slow.
         filter.limits.cpu = services::DurationConfig::from_millis(100);
         filter
@@ -309,16 +309,16 @@ impl FilterFixture {
     }
 
     /// A chain of one filter with a module of this text.
-    fn of(&self, code: &str) -> Arc<FilterChain> {
+    fn single_filter_chain(&self, code: &str) -> Arc<FilterChain> {
         self.chain(&[self.filter("test", code)])
     }
 
-    fn seen(&self) -> Vec<String> {
-        self.seen.take()
+    fn take_events(&self) -> Vec<String> {
+        self.recorder.take_events()
     }
 
     /// Yields until background work has reached a state.
-    async fn until(&self, is_so: impl Fn(&Self) -> bool) {
+    async fn wait_until(&self, is_so: impl Fn(&Self) -> bool) {
         while !is_so(self) {
             tokio::task::yield_now().await;
         }
@@ -332,14 +332,14 @@ impl FilterFixture {
 /// Occupies the instance of a chain's filter until other tasks have run. The next callback waits for it, in a
 /// task of its own.
 fn occupy(chain: &FilterChain) {
-    let instance = chain.plugins()[0].vm.slots[0].try_take().expect("the instance is free");
+    let instance = chain.plugins()[0].vm.slots[0].try_lock_state().expect("the instance is free");
     tokio::spawn(async move {
         tokio::task::yield_now().await;
         drop(instance);
     });
 }
 
-fn facts() -> ExchangeInfo {
+fn exchange_info() -> ExchangeInfo {
     ExchangeInfo {
         route: "/test/*".into(),
         service: Some("shop".into()),
@@ -347,7 +347,7 @@ fn facts() -> ExchangeInfo {
         destination: Some("192.0.2.2:80".parse().unwrap()),
         connection: 7,
         tls: None,
-        began: (std::time::Instant::now(), std::time::SystemTime::now()),
+        started_at: (std::time::Instant::now(), std::time::SystemTime::now()),
     }
 }
 
@@ -362,13 +362,13 @@ fn post(body: impl Into<Bytes>) -> Request<StreamedServiceBody> {
 }
 
 /// A body that arrives in these pieces.
-fn pieces(pieces: &'static [&'static str]) -> StreamedServiceBody {
+fn piecewise_body(pieces: &'static [&'static str]) -> StreamedServiceBody {
     let frames = pieces.iter().map(|piece| Ok(http_body::Frame::data(Bytes::from_static(piece.as_bytes()))));
     http_body_util::StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync()
 }
 
 /// A body of `count` equal pieces, each ready at a later poll than the one before.
-fn pieces_apart(piece: &'static str, count: usize) -> StreamedServiceBody {
+fn delayed_pieces_body(piece: &'static str, count: usize) -> StreamedServiceBody {
     let frames = futures_util::stream::unfold(count, move |left| async move {
         tokio::task::yield_now().await;
         let frame = Ok(http_body::Frame::data(Bytes::from_static(piece.as_bytes())));
@@ -411,7 +411,7 @@ async fn echo(request: Request<StreamedServiceBody>) -> Response<StreamedService
 }
 
 /// A call with this timeout.
-fn call(time: Duration) -> RequestCall {
+fn call_with_timeout(time: Duration) -> RequestCall {
     let budget = RequestBudget::new(time, u32::MAX, u64::MAX, 64);
     RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() }
 }
@@ -434,8 +434,10 @@ async fn send(
     chain: &Arc<FilterChain>,
     request: Request<StreamedServiceBody>,
 ) -> Result<CompleteResponse, FilterFailure> {
-    let response = chain.around(request, call(Duration::from_secs(60)), facts(), echo).await?;
-    Ok(whole(response).await.expect("the response's body ends without an error"))
+    let response = chain
+        .run_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), echo)
+        .await?;
+    Ok(collect_response(response).await.expect("the response's body ends without an error"))
 }
 
 /// Sends a request of the caller with this name.
@@ -444,13 +446,15 @@ async fn send_as(
     chain: &Arc<FilterChain>,
     request: Request<StreamedServiceBody>,
 ) -> Result<CompleteResponse, FilterFailure> {
-    let call =
-        RequestCall { caller: services::CallerId::Named(name.into()), ..call(Duration::from_secs(60)) };
-    let response = chain.around(request, call, facts(), echo).await?;
-    Ok(whole(response).await.expect("the response's body ends without an error"))
+    let call = RequestCall {
+        caller: services::CallerId::Named(name.into()),
+        ..call_with_timeout(Duration::from_secs(60))
+    };
+    let response = chain.run_exchange(request, call, exchange_info(), echo).await?;
+    Ok(collect_response(response).await.expect("the response's body ends without an error"))
 }
 
-async fn whole(
+async fn collect_response(
     response: Response<StreamedServiceBody>,
 ) -> Result<CompleteResponse, services::body::BodyError> {
     let (head, body) = response.into_parts();

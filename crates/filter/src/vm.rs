@@ -22,7 +22,7 @@ pub(crate) struct VmKey {
     pub(crate) vm_config: Bytes,
     pub(crate) memory: u64,
     /// A unique number if the filter has no `vm_id`, so that its traps end no other filter's requests.
-    pub(crate) alone: Option<u64>,
+    pub(crate) private_number: Option<u64>,
 }
 
 /// A virtual machine.
@@ -45,10 +45,10 @@ impl Vm {
         let core = Arc::new(VmCore {
             filters: Arc::clone(filters),
             module: Arc::clone(module),
-            shared: filters.shared(&key.vm_id),
+            shared: filters.shared_data(&key.vm_id),
             memory: key.memory,
         });
-        let slots = (0..filters.threads.get()).map(|_| InstanceSlot::new(&core)).collect();
+        let slots = (0..filters.max_instances.get()).map(|_| InstanceSlot::new(&core)).collect();
         Arc::new(Self { core, slots })
     }
 
@@ -59,7 +59,7 @@ impl Vm {
     pub(crate) fn pick(&self) -> (&Arc<InstanceSlot>, Option<StateGuard>) {
         let own = thread_number() % self.slots.len().max(1);
         if let Some(slot) = self.slots.get(own).filter(|slot| slot.is_used())
-            && let Some(state) = slot.try_take()
+            && let Some(state) = slot.try_lock_state()
             && state.is_ready()
         {
             return (slot, Some(state));
@@ -67,7 +67,7 @@ impl Vm {
         let order = || self.slots.iter().cycle().skip(own).take(self.slots.len());
         let (mut waiting, mut is_busy) = (None, false);
         for slot in order().filter(|slot| slot.is_used()) {
-            match slot.try_take() {
+            match slot.try_lock_state() {
                 Some(state) if state.is_ready() => return (slot, Some(state)),
                 Some(state) => waiting = waiting.or(Some((slot, state))),
                 None => is_busy = true,
@@ -76,21 +76,22 @@ impl Vm {
         if !is_busy && let Some((slot, state)) = waiting {
             return (slot, Some(state));
         }
-        let unused = order().filter(|slot| !slot.is_used()).find_map(|slot| Some((slot, slot.try_take()?)));
+        let unused =
+            order().filter(|slot| !slot.is_used()).find_map(|slot| Some((slot, slot.try_lock_state()?)));
         if let Some((slot, state)) = unused {
             return (slot, Some(state));
         }
         // There is at least one slot: the number of threads is not zero.
-        let shortest = order().min_by_key(|slot| slot.waiting());
+        let shortest = order().min_by_key(|slot| slot.waiting_count());
         (shortest.unwrap_or(&self.slots[0]), None)
     }
 }
 
 /// A small number that is unique to this thread.
 fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    static NEXT_THREAD_NUMBER: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static NUMBER: usize = NEXT.fetch_add(1, Relaxed);
+        static NUMBER: usize = NEXT_THREAD_NUMBER.fetch_add(1, Relaxed);
     }
     NUMBER.with(|number| *number)
 }

@@ -117,7 +117,7 @@ impl<'a> GatewayBuilder<'a> {
         let graphqls = graphqls::read(config).map_err(BuildError::Config)?;
         let offload = match previous {
             Some(life) => life.offload.clone(),
-            None => OffloadPool::start(config.runtime.offload()).map_err(BuildError::Offload)?,
+            None => OffloadPool::start(config.runtime.offload_config()).map_err(BuildError::Offload)?,
         };
         let services = services.with_offload(offload.clone());
         let runtime = runtime(config, &offload, previous.and_then(|life| life.runtime.as_ref()))?;
@@ -286,7 +286,9 @@ fn filters(
         return Ok(Some(Arc::clone(previous)));
     }
     let is_needed = config.routes.iter().any(|route| !route.filters.is_empty());
-    Ok(is_needed.then(|| filter::FilterRuntime::new(gate, config.runtime.offload().quota)).transpose()?)
+    Ok(is_needed
+        .then(|| filter::FilterRuntime::new(gate, config.runtime.offload_config().quota))
+        .transpose()?)
 }
 
 /// The state that scripts share, and their runs in flight. It lives as long as the process.
@@ -325,13 +327,13 @@ fn runtime(
     let is_needed = config.routes.iter().any(|route| route.query.is_some());
     let delay = config.shed.automatic.then_some(config.shed.delay.0);
     if let Some(previous) = previous {
-        previous.keep_to(delay);
+        previous.set_queue_target(delay);
         return Ok(Some(Arc::clone(previous)));
     }
     let mut settings = config.runtime.clone();
     settings.cache_dir = settings.cache_dir.map(|folder| config.source.folder().join(folder));
     let runtime = is_needed.then(|| query::QueryRuntime::new(&settings, offload.clone())).transpose()?;
-    runtime.iter().for_each(|runtime| runtime.keep_to(delay));
+    runtime.iter().for_each(|runtime| runtime.set_queue_target(delay));
     if let Some((instances, wanted)) = runtime.as_deref().map(query::QueryRuntime::instances)
         && instances < wanted
     {
@@ -354,7 +356,7 @@ fn ports(
 /// # Errors
 /// If the system refuses the threads.
 pub(crate) fn pool(config: &GatewayConfig) -> Result<OffloadPool, Vec<ConfigMistake>> {
-    OffloadPool::start(config.runtime.offload())
+    OffloadPool::start(config.runtime.offload_config())
         .map_err(|error| vec![config.source.mistake("", BuildError::Offload(error).to_string(), None)])
 }
 

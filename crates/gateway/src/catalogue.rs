@@ -125,7 +125,7 @@ impl CatalogueEntry {
                 "anchor": anchor,
                 "service-desc": [
                     { "href": anchor, "type": "application/json" },
-                    { "href": format!("{ORIGIN}{}", query.types()), "type": "text/typescript" },
+                    { "href": format!("{ORIGIN}{}", query.types_path()), "type": "text/typescript" },
                 ],
                 "service-doc": [{ "href": PROTOCOL, "type": "text/html" }],
             })),

@@ -147,7 +147,7 @@ impl ClientInfo {
             destination: self.link.local,
             connection: self.link.number,
             tls: self.link.secured.get().map(|secured| Arc::clone(&secured.tls)),
-            began,
+            started_at: began,
         }
     }
 

@@ -307,7 +307,7 @@ fn filtered<'a>(
             without_tree(answer)
         })
     };
-    chain.around(request, theirs, facts, handle)
+    chain.run_exchange(request, theirs, facts, handle)
 }
 
 fn without_tree(mut answer: Response<StreamedServiceBody>) -> Response<StreamedServiceBody> {

@@ -69,7 +69,7 @@ impl RouteTable {
             // A query route also serves its stored programs and its types below its path, where the config
             // has no other route.
             if let RouteHandler::Query(query) = &route.way {
-                let below = if query.has_stored() { format!("{}/*", route.path) } else { query.types() };
+                let below = if query.has_stored() { format!("{}/*", route.path) } else { query.types_path() };
                 let _ = table.insert(pattern(&below), Arc::clone(&route));
             }
             if let Some(folder) = route.path.strip_suffix('*').filter(|folder| folder.ends_with('/')) {

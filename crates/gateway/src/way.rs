@@ -79,7 +79,7 @@ impl RouteHandler {
     /// Whether it could answer a request that arrived just now in good time.
     pub(crate) fn has_room(&self, now: Instant) -> bool {
         match self {
-            Self::Query(query) => query.has_room(now),
+            Self::Query(query) => query.can_start_in_time(now),
             Self::Script(script) => script.has_capacity(now),
             Self::Aggregate(_) | Self::Graphql(_) | Self::Proxy(_) | Self::Catalogue(_) => true,
         }

@@ -16,12 +16,12 @@ use services::call::UpstreamCallOutcome;
 use services::{StreamedServiceBody, UpstreamCallRecord};
 
 use crate::guest::{AnswerBuilder, CallPermissions};
-use crate::problem::clip;
+use crate::problem::truncate_chars;
 
 /// The maximum number of upstream calls listed: proxies reject long headers.
-const LISTED: usize = 64;
+const MAX_LISTED_CALLS: usize = 64;
 /// The maximum length of each listed path in characters, for the same reason.
-const LISTED_PATH: usize = 256;
+const MAX_LISTED_PATH: usize = 256;
 /// `Server-Timing` (W3C Server Timing).
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const BINARY: HeaderValue = HeaderValue::from_static("application/octet-stream");
@@ -33,13 +33,13 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PhaseTimes {
     pub(crate) total: Duration,
-    pub(crate) compiled: Option<Duration>,
+    pub(crate) compile_time: Option<Duration>,
     pub(crate) cpu: Duration,
     pub(crate) list_calls: bool,
 }
 
 /// Builds the response of a successful run.
-pub(crate) fn respond(
+pub(crate) fn build_response(
     answer: AnswerBuilder,
     timing: String,
     vary: Option<HeaderValue>,
@@ -49,14 +49,14 @@ pub(crate) fn respond(
     *response.status_mut() = status.unwrap_or(StatusCode::OK);
     *response.headers_mut() = headers;
     let headers = response.headers_mut();
-    complete(headers, vary);
+    complete_headers(headers, vary);
     if let Ok(timing) = HeaderValue::try_from(timing) {
         headers.insert(SERVER_TIMING, timing);
     }
     response
 }
 
-fn complete(headers: &mut HeaderMap, vary: Option<HeaderValue>) {
+fn complete_headers(headers: &mut HeaderMap, vary: Option<HeaderValue>) {
     headers.entry(CONTENT_TYPE).or_insert(BINARY);
     headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     headers.insert(CONTENT_SECURITY_POLICY, SANDBOX);
@@ -65,7 +65,8 @@ fn complete(headers: &mut HeaderMap, vary: Option<HeaderValue>) {
             headers.insert(CACHE_CONTROL, NO_STORE);
         }
         (Some(control), Some(vary)) => {
-            if let Some(private) = by_credentials(&vary).then(|| private(control)).flatten() {
+            if let Some(private) = varies_by_credentials(&vary).then(|| private_directives(control)).flatten()
+            {
                 *control = private;
             }
             headers.insert(VARY, vary);
@@ -75,21 +76,21 @@ fn complete(headers: &mut HeaderMap, vary: Option<HeaderValue>) {
 }
 
 /// Keeps shared caches from storing an answer that is for one caller only.
-pub(crate) fn close(headers: &mut HeaderMap) {
+pub(crate) fn make_private(headers: &mut HeaderMap) {
     let said = headers.get(CACHE_CONTROL).filter(|said| *said != "no-store");
-    let closed = said.and_then(private);
+    let closed = said.and_then(private_directives);
     closed.into_iter().for_each(|closed| drop(headers.insert(CACHE_CONTROL, closed)));
 }
 
 /// Whether an answer that varies by these headers was made with the caller's credentials.
-fn by_credentials(vary: &HeaderValue) -> bool {
+fn varies_by_credentials(vary: &HeaderValue) -> bool {
     let named = |name: &HeaderName| vary.to_str().is_ok_and(|vary| vary.contains(name.as_str()));
     named(&AUTHORIZATION) || named(&COOKIE)
 }
 
 /// Returns the directives (RFC 9111, section 5.2.2) with `private` instead of `public`, or `None` if shared
 /// caches don't store the answer anyway. Directives that can't be read may be `no-store`.
-fn private(control: &HeaderValue) -> Option<HeaderValue> {
+fn private_directives(control: &HeaderValue) -> Option<HeaderValue> {
     let Ok(text) = control.to_str() else { return Some(NO_STORE) };
     let directives = text.split(',').map(str::trim).filter(|directive| !directive.is_empty());
     let is = |directive: &str, name: &str| directive.eq_ignore_ascii_case(name);
@@ -101,7 +102,7 @@ fn private(control: &HeaderValue) -> Option<HeaderValue> {
 }
 
 /// Builds `Vary`: the client's headers that were forwarded to the called services.
-pub(crate) fn vary(access: &CallPermissions, made: &[UpstreamCallRecord]) -> Option<HeaderValue> {
+pub(crate) fn vary_header(access: &CallPermissions, made: &[UpstreamCallRecord]) -> Option<HeaderValue> {
     let called =
         access.services.values().filter(|service| made.iter().any(|made| made.service == *service.name()));
     let mut names: Vec<&str> =
@@ -113,26 +114,26 @@ pub(crate) fn vary(access: &CallPermissions, made: &[UpstreamCallRecord]) -> Opt
 
 /// Builds `Server-Timing`: compile time (if the program was compiled), the program's CPU time, upstream
 /// calls, the total.
-pub(crate) fn timing(times: &PhaseTimes, made: &[UpstreamCallRecord]) -> String {
+pub(crate) fn server_timing(times: &PhaseTimes, made: &[UpstreamCallRecord]) -> String {
     let mut text = String::with_capacity(96);
-    if let Some(compiled) = times.compiled {
+    if let Some(compiled) = times.compile_time {
         let _ = write!(text, "compile;dur={}, ", DecimalMillis(compiled));
     }
     text.push_str("cpu;dur=");
-    DecimalMillis(times.cpu).put(&mut text);
+    DecimalMillis(times.cpu).append_to(&mut text);
     text.push_str(", ");
     if !made.is_empty() {
         let _ = write!(text, "calls;desc={}, ", made.len());
     }
     if times.list_calls {
-        made.iter().take(LISTED).for_each(|made| list(&mut text, made));
+        made.iter().take(MAX_LISTED_CALLS).for_each(|made| append_call(&mut text, made));
     }
     text.push_str("total;dur=");
-    DecimalMillis(times.total).put(&mut text);
+    DecimalMillis(times.total).append_to(&mut text);
     text
 }
 
-fn list(text: &mut String, made: &UpstreamCallRecord) {
+fn append_call(text: &mut String, made: &UpstreamCallRecord) {
     let (start, end) = made.span;
     let took = DecimalMillis(end.map_or(Duration::ZERO, |end| end.saturating_sub(start)));
     let status = match made.outcome {
@@ -140,7 +141,7 @@ fn list(text: &mut String, made: &UpstreamCallRecord) {
         UpstreamCallOutcome::NoAnswer => "no answer".into(),
         UpstreamCallOutcome::NotSent => "not sent".into(),
     };
-    let path = clip(&made.path, LISTED_PATH).replace(['"', '\\'], "");
+    let path = truncate_chars(&made.path, MAX_LISTED_PATH).replace(['"', '\\'], "");
     let (service, method) = (&made.service, &made.method);
     let _ = write!(
         text,
@@ -154,7 +155,7 @@ struct DecimalMillis(Duration);
 
 impl DecimalMillis {
     /// Appends the text. Avoids formatting machinery, since every answer has two of them.
-    fn put(&self, text: &mut String) {
+    fn append_to(&self, text: &mut String) {
         let nanos = u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX);
         let hundredths = nanos.saturating_add(5_000) / 10_000;
         text.push_str(itoa::Buffer::new().format(hundredths / 100));
@@ -168,7 +169,7 @@ impl DecimalMillis {
 impl fmt::Display for DecimalMillis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();
-        self.put(&mut text);
+        self.append_to(&mut text);
         f.write_str(&text)
     }
 }
@@ -188,7 +189,7 @@ mod tests {
             ("public, max-age=60, x=\u{e9}", "no-store"),
         ] {
             let mut headers = HeaderMap::from_iter([(CACHE_CONTROL, HeaderValue::from_str(said).unwrap())]);
-            close(&mut headers);
+            make_private(&mut headers);
             assert_eq!(headers[CACHE_CONTROL], closed, "{said}");
         }
     }

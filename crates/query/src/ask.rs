@@ -36,7 +36,7 @@ pub enum ProgramLanguage {
 }
 
 /// The media type of a form, which may contain a program.
-pub(crate) const FORM: &str = "multipart/form-data";
+pub(crate) const FORM_MEDIA_TYPE: &str = "multipart/form-data";
 
 /// The program of a request.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct ProgramSource {
     /// `None` if the request names the program instead of sending it.
     pub(crate) program: Option<Bytes>,
     pub(crate) cache: Option<CacheAsk>,
-    pub(crate) trust: Option<ProgramSignature>,
+    pub(crate) signature: Option<ProgramSignature>,
 }
 
 /// The parameters of a run.
@@ -53,13 +53,13 @@ pub(crate) struct ProgramSource {
 pub(crate) struct QueryRequest {
     pub(crate) input: Bytes,
     /// The client's limits, the text of `ORFA-Limit`.
-    pub(crate) granted: Option<String>,
+    pub(crate) client_limits: Option<String>,
     /// Whether the request's method is safe, so that the program may make only safe calls.
     pub(crate) safe_only: bool,
     /// `Prefer: calls` (RFC 7240): list the upstream calls in `Server-Timing`.
     pub(crate) list_calls: bool,
     /// `ORFA-Debug: ?1`: answer with the recording.
-    pub(crate) records: bool,
+    pub(crate) wants_recording: bool,
 }
 
 /// The layout of a body.
@@ -79,7 +79,7 @@ impl ProgramLanguage {
     }
 
     /// Returns the language of files with this extension.
-    pub(crate) fn by_ending(ending: &str) -> Option<Self> {
+    pub(crate) fn from_extension(ending: &str) -> Option<Self> {
         match ending {
             "wasm" => Some(Self::Wasm),
             "js" | "mjs" => Some(Self::Javascript),
@@ -94,7 +94,7 @@ impl QueryRequest {
     ///
     /// # Errors
     /// Any error that can be found without looking into the program.
-    pub(crate) async fn read(
+    pub(crate) async fn read_program_request(
         head: &Parts,
         body: StreamedServiceBody,
         config: &QueryLimitsConfig,
@@ -105,27 +105,30 @@ impl QueryRequest {
             "QUERY" => true,
             _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
-        let fields = RequestFields::of(&head.headers);
-        let rest = CommonHeaders::read(&head.headers, &fields, config)?;
-        let layout = layout(&head.headers)?;
+        let fields = RequestFields::from_headers(&head.headers);
+        let rest = CommonHeaders::parse_headers(&head.headers, &fields, config)?;
+        let layout = parse_layout(&head.headers)?;
         if matches!(layout, BodyLayout::Form(_)) {
             refuse_header(fields.input, "ORFA-Input with a form")?;
         }
         refuse_parameters(&head.uri)?;
-        let cache = CacheAsk::read(fields.cache)?;
-        let trust = ProgramSignature::read(fields.trust)?;
+        let cache = CacheAsk::parse_field(fields.cache)?;
+        let trust = ProgramSignature::parse_field(fields.trust)?;
         let body = read_body(&head.headers, body, config, pool).await?;
-        let is_named = cache.as_ref().is_some_and(|cache| cache.named.is_some());
+        let is_named = cache.as_ref().is_some_and(|cache| cache.program_reference.is_some());
         let (language, input, program) = match layout {
             BodyLayout::Plain(language) => {
-                let (input, program) = split(fields.input, body, is_named)?;
+                let (input, program) = split_body(fields.input, body, is_named)?;
                 (language, input, program)
             }
             BodyLayout::Form(boundary) => Box::pin(read_form(boundary, body, pool)).await?,
         };
         let program = Some(program).filter(|program| !program.is_empty() || !is_named);
-        program.iter().try_for_each(|program| check_size(program, config.program_bytes.0))?;
-        Ok((ProgramSource { language, program, cache, trust }, rest.ask(input, safe_only)))
+        program.iter().try_for_each(|program| check_program_size(program, config.program_bytes.0))?;
+        Ok((
+            ProgramSource { language, program, cache, signature: trust },
+            rest.into_request(input, safe_only),
+        ))
     }
 
     /// Reads a request for a stored program: the input is the body, or the URL's parameters.
@@ -139,9 +142,9 @@ impl QueryRequest {
         pool: Option<DecoderPool<'_>>,
     ) -> Result<Self, QueryError> {
         let rest = {
-            let fields = RequestFields::of(&head.headers);
+            let fields = RequestFields::from_headers(&head.headers);
             refuse_header(fields.input, "ORFA-Input with a stored program")?;
-            CommonHeaders::read(&head.headers, &fields, config)?
+            CommonHeaders::parse_headers(&head.headers, &fields, config)?
         };
         let (is_in_url, safe_only) = match head.method.as_str() {
             "GET" | "HEAD" => (true, true),
@@ -156,7 +159,7 @@ impl QueryRequest {
             refuse_parameters(&head.uri)?;
             read_body(&head.headers, body, config, pool).await?
         };
-        Ok(rest.ask(input, safe_only))
+        Ok(rest.into_request(input, safe_only))
     }
 }
 
@@ -192,26 +195,30 @@ const PREFER: HeaderName = HeaderName::from_static("prefer");
 
 /// The headers that both kinds of requests share.
 struct CommonHeaders {
-    granted: Option<String>,
+    client_limits: Option<String>,
     list_calls: bool,
-    records: bool,
+    wants_recording: bool,
 }
 
 impl CommonHeaders {
-    fn read(
+    fn parse_headers(
         headers: &HeaderMap,
         fields: &RequestFields<'_>,
         config: &QueryLimitsConfig,
     ) -> Result<Self, QueryError> {
         let granted = fields.limit.text()?;
-        granted.map(|text| RunLimits::caps(config).granted(text)).transpose()?;
+        granted.map(|text| RunLimits::from_config(config).with_client_limits(text)).transpose()?;
         let list_calls = fields.has_preferences && list_contains(headers, &PREFER, b"calls");
-        Ok(Self { granted: granted.map(str::to_owned), list_calls, records: records(fields.debug)? })
+        Ok(Self {
+            client_limits: granted.map(str::to_owned),
+            list_calls,
+            wants_recording: parse_debug(fields.debug)?,
+        })
     }
 
-    fn ask(self, input: Bytes, safe_only: bool) -> QueryRequest {
-        let Self { granted, list_calls, records } = self;
-        QueryRequest { input, granted, safe_only, list_calls, records }
+    fn into_request(self, input: Bytes, safe_only: bool) -> QueryRequest {
+        let Self { client_limits: granted, list_calls, wants_recording: records } = self;
+        QueryRequest { input, client_limits: granted, safe_only, list_calls, wants_recording: records }
     }
 }
 
@@ -223,7 +230,7 @@ const QUERY_BYTE: Duration = Duration::from_nanos(100);
 const FORM_BYTE: Duration = Duration::from_nanos(10);
 
 /// Reads a long part of a request in the pool, charged to the client.
-async fn read_long<T: Send + 'static>(
+async fn read_in_pool<T: Send + 'static>(
     pool: Option<DecoderPool<'_>>,
     (bytes, byte): (usize, Duration),
     read: impl FnOnce() -> T + Send + 'static,
@@ -238,15 +245,15 @@ async fn read_long<T: Send + 'static>(
 async fn read_parameters(uri: &Uri, pool: Option<DecoderPool<'_>>) -> Result<Bytes, QueryError> {
     let query = uri.query().unwrap_or_default();
     if query.len() <= SHORT_QUERY {
-        return Ok(parameters(query));
+        return Ok(parameters_to_json(query));
     }
     let (query, cost) = (query.to_owned(), (query.len(), QUERY_BYTE));
-    Box::pin(read_long(pool, cost, move || parameters(&query))).await
+    Box::pin(read_in_pool(pool, cost, move || parameters_to_json(&query))).await
 }
 
 /// Returns the parameters of a URL as a JSON object. Values are strings, or lists of strings for repeated
 /// names.
-fn parameters(query: &str) -> Bytes {
+fn parameters_to_json(query: &str) -> Bytes {
     let mut input = serde_json::Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let value = serde_json::Value::from(&*value);
@@ -273,27 +280,27 @@ async fn read_body(
 }
 
 /// Parses `ORFA-Debug`, a boolean (RFC 9651).
-fn records(debug: SingleField<'_>) -> Result<bool, QueryError> {
+fn parse_debug(debug: SingleField<'_>) -> Result<bool, QueryError> {
     let Some(text) = debug.text()? else { return Ok(false) };
     let item: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
     let said = item.ok().and_then(|item| item.bare_item.as_boolean());
-    said.ok_or_else(|| debug.wrong("it has to be ?1 or ?0"))
+    said.ok_or_else(|| debug.header_error("it has to be ?1 or ?0"))
 }
 
-fn layout(headers: &HeaderMap) -> Result<BodyLayout, QueryError> {
+fn parse_layout(headers: &HeaderMap) -> Result<BodyLayout, QueryError> {
     let value = content_type(headers).ok_or(QueryError::NoContentType)?;
-    if let Some(language) = language(value) {
+    if let Some(language) = parse_language(value) {
         return Ok(BodyLayout::Plain(language));
     }
     let essence = value.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
-    if essence == FORM {
+    if essence == FORM_MEDIA_TYPE {
         let boundary = multer::parse_boundary(value).map_err(|error| QueryError::Form(error.to_string()))?;
         return Ok(BodyLayout::Form(boundary));
     }
-    language(&essence).map(BodyLayout::Plain).ok_or_else(|| QueryError::ContentType(essence))
+    parse_language(&essence).map(BodyLayout::Plain).ok_or_else(|| QueryError::ContentType(essence))
 }
 
-fn language(essence: &str) -> Option<ProgramLanguage> {
+fn parse_language(essence: &str) -> Option<ProgramLanguage> {
     match essence {
         "application/wasm" => Some(ProgramLanguage::Wasm),
         "text/javascript" | "application/javascript" => Some(ProgramLanguage::Javascript),
@@ -304,14 +311,14 @@ fn language(essence: &str) -> Option<ProgramLanguage> {
 
 /// Splits the body into input and program. Without `ORFA-Input`, all of it is the program, or the input if
 /// the headers name the program.
-fn split(input: SingleField<'_>, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
+fn split_body(input: SingleField<'_>, mut body: Bytes, is_named: bool) -> Result<(Bytes, Bytes), QueryError> {
     let Some(text) = input.text()? else {
         return Ok(if is_named { (body, Bytes::new()) } else { (Bytes::new(), body) });
     };
     let number: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
     let number = number.ok().and_then(|item| item.bare_item.as_integer());
     let number = number.and_then(|number| usize::try_from(i64::from(number)).ok());
-    let input = number.ok_or_else(|| input.wrong("it has to be a whole number of bytes"))?;
+    let input = number.ok_or_else(|| input.header_error("it has to be a whole number of bytes"))?;
     if input > body.len() {
         return Err(QueryError::InputLength { input, body: body.len() });
     }
@@ -325,17 +332,17 @@ async fn read_form(
     pool: Option<DecoderPool<'_>>,
 ) -> Result<(ProgramLanguage, Bytes, Bytes), QueryError> {
     if body.len() <= SHORT_TEXT {
-        return form(boundary, body).await;
+        return parse_form(boundary, body).await;
     }
     // All of the body is there, so that reading it waits for nothing.
     let cost = (body.len(), FORM_BYTE);
-    let read = move || form(boundary, body).now_or_never().unwrap_or(Err(QueryError::BrokenBody));
-    read_long(pool, cost, read).await?
+    let read = move || parse_form(boundary, body).now_or_never().unwrap_or(Err(QueryError::BrokenBody));
+    read_in_pool(pool, cost, read).await?
 }
 
 /// Reads the form. The program's language follows from the extension of its file name, or from its part's
 /// type.
-async fn form(boundary: String, body: Bytes) -> Result<(ProgramLanguage, Bytes, Bytes), QueryError> {
+async fn parse_form(boundary: String, body: Bytes) -> Result<(ProgramLanguage, Bytes, Bytes), QueryError> {
     let wrong = |error: multer::Error| QueryError::Form(error.to_string());
     let stream = futures_util::stream::once(async { Ok::<_, std::io::Error>(body) });
     let mut form = multer::Multipart::new(stream, boundary);
@@ -347,14 +354,14 @@ async fn form(boundary: String, body: Bytes) -> Result<(ProgramLanguage, Bytes, 
                 program = Some((language, field.bytes().await.map_err(wrong)?));
             }
             Some("input") if input.is_none() => input = Some(field.bytes().await.map_err(wrong)?),
-            name => return Err(QueryError::Form(unexpected(name))),
+            name => return Err(QueryError::Form(unexpected_part(name))),
         }
     }
     let (language, program) = program.ok_or(QueryError::NoProgram)?;
     Ok((language, input.unwrap_or_default(), program))
 }
 
-fn unexpected(name: Option<&str>) -> String {
+fn unexpected_part(name: Option<&str>) -> String {
     match name {
         Some("program" | "input") => "a part appears twice".into(),
         Some(name) => format!("there is no part `{name}`; use `program` and `input`"),
@@ -363,9 +370,9 @@ fn unexpected(name: Option<&str>) -> String {
 }
 
 fn part_language(field: &multer::Field<'_>) -> Result<ProgramLanguage, QueryError> {
-    let by_type = field.content_type().and_then(|mime| language(mime.essence_str()));
+    let by_type = field.content_type().and_then(|mime| parse_language(mime.essence_str()));
     let ending = field.file_name().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
-    let by_name = ending.and_then(ProgramLanguage::by_ending);
+    let by_name = ending.and_then(ProgramLanguage::from_extension);
     // The file name takes precedence: clients guess types, and guess `video/mp2t` for `.ts`.
     by_name.or(by_type).ok_or_else(|| match field.content_type() {
         Some(mime) => QueryError::ContentType(mime.to_string()),
@@ -373,7 +380,7 @@ fn part_language(field: &multer::Field<'_>) -> Result<ProgramLanguage, QueryErro
     })
 }
 
-fn check_size(program: &Bytes, limit: u64) -> Result<(), QueryError> {
+fn check_program_size(program: &Bytes, limit: u64) -> Result<(), QueryError> {
     match program.len() {
         0 => Err(QueryError::NoProgram),
         size if size as u64 > limit => Err(QueryError::ProgramSize { size, limit }),
@@ -391,7 +398,7 @@ mod tests {
     use super::*;
 
     /// Reads a request, and returns its input and the number of jobs in the pool.
-    async fn read(request: Request<Vec<u8>>) -> (Bytes, u64) {
+    async fn read_request(request: Request<Vec<u8>>) -> (Bytes, u64) {
         let pool = OffloadPool::start(OffloadConfig::default()).unwrap();
         let deadline = Instant::now() + Duration::from_secs(3600);
         let decoders = Some(DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline });
@@ -399,7 +406,7 @@ mod tests {
         let (config, body) = (QueryLimitsConfig::default(), services::body::full(body));
         let ask = match head.method.as_str() {
             "GET" => QueryRequest::read_input(&head, body, &config, decoders).await,
-            _ => QueryRequest::read(&head, body, &config, decoders).await.map(|(_, ask)| ask),
+            _ => QueryRequest::read_program_request(&head, body, &config, decoders).await.map(|(_, ask)| ask),
         };
         (ask.unwrap().input, pool.stats().kinds.get("request").map_or(0, |kind| kind.jobs))
     }
@@ -409,7 +416,7 @@ mod tests {
         for (count, in_pool) in [(10, 0), (1000, 1)] {
             let names: Vec<String> = (0..count).map(|number| format!("n{number}=1")).collect();
             let request = Request::get(format!("/q?{}", names.join("&"))).body(Vec::new()).unwrap();
-            let (input, jobs) = read(request).await;
+            let (input, jobs) = read_request(request).await;
             let input: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&input).unwrap();
             assert_eq!((input.len(), jobs), (count, in_pool));
         }
@@ -425,7 +432,7 @@ mod tests {
             let input = part("input", &format!("\r\n\r\n{}", "a".repeat(bytes)));
             let request = Request::post("/q").header("content-type", "multipart/form-data; boundary=x");
             let body = format!("{program}{input}--x--\r\n").into_bytes();
-            let (input, jobs) = read(request.body(body).unwrap()).await;
+            let (input, jobs) = read_request(request.body(body).unwrap()).await;
             assert_eq!((input.len(), jobs), (bytes, in_pool));
         }
     }

@@ -35,7 +35,7 @@ impl BlockedPrograms {
     pub fn new(config: &ProgramsConfig) -> Result<Self, Vec<ConfigProblem>> {
         let (mut blocked, mut problems) = (HashSet::new(), Vec::new());
         for (index, text) in config.blocked.iter().enumerate() {
-            match hash(text) {
+            match parse_hash(text) {
                 Some(hash) => drop(blocked.insert(hash)),
                 None => problems.push(ConfigProblem {
                     pointer: format!("/blocked/{index}"),
@@ -56,12 +56,12 @@ impl BlockedPrograms {
     ///
     /// # Errors
     /// [`QueryError::ProgramBlocked`].
-    pub(crate) fn check(&self, hash: &ProgramHash) -> Result<(), QueryError> {
+    pub(crate) fn check_not_blocked(&self, hash: &ProgramHash) -> Result<(), QueryError> {
         if self.contains(hash) { Err(QueryError::ProgramBlocked) } else { Ok(()) }
     }
 }
 
-fn hash(text: &str) -> Option<ProgramHash> {
+fn parse_hash(text: &str) -> Option<ProgramHash> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));

@@ -14,10 +14,10 @@ use sfv::{BareItem, Item, Parser};
 use crate::fields::SingleField;
 use crate::owner::ProgramHash;
 use crate::problem::QueryError;
-use crate::token::TEXT;
+use crate::token::TOKEN_TEXT_LENGTH;
 
 /// The header, in requests and responses.
-pub(crate) const CACHE: HeaderName = HeaderName::from_static("orfa-cache");
+pub(crate) const CACHE_HEADER: HeaderName = HeaderName::from_static("orfa-cache");
 
 /// A way of caching programs between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ pub enum CacheMode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CacheAsk {
     pub(crate) mode: CacheMode,
-    pub(crate) named: Option<CachedProgramReference>,
+    pub(crate) program_reference: Option<CachedProgramReference>,
 }
 
 /// A reference to a cached program.
@@ -58,7 +58,7 @@ pub(crate) enum CacheModeResult {
 impl CacheMode {
     const ALL: [Self; 2] = [Self::Code, Self::Instance];
 
-    fn of(word: &str) -> Option<Self> {
+    fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.word() == word)
     }
 
@@ -86,15 +86,15 @@ impl CacheAsk {
     ///
     /// # Errors
     /// If the header is malformed.
-    pub(crate) fn read(field: SingleField<'_>) -> Result<Option<Self>, QueryError> {
-        let wrong = |detail: &str| field.wrong(detail);
+    pub(crate) fn parse_field(field: SingleField<'_>) -> Result<Option<Self>, QueryError> {
+        let wrong = |detail: &str| field.header_error(detail);
         let Some(text) = field.text()? else { return Ok(None) };
-        if let Some(usual) = Self::usual(text) {
+        if let Some(usual) = Self::parse_common(text) {
             return Ok(Some(usual));
         }
         let item: Result<Item, _> = Parser::new(text).parse();
         let item = item.map_err(|_| wrong("it is not an item of RFC 9651, as `code;token=:...:`"))?;
-        let mode = item.bare_item.as_token().and_then(|token| CacheMode::of(token.as_str()));
+        let mode = item.bare_item.as_token().and_then(|token| CacheMode::from_word(token.as_str()));
         let mode = mode.ok_or_else(|| wrong("the mode has to be `code` or `instance`"))?;
         let bytes = |name: &str| match item.params.get(name) {
             None => Ok(None),
@@ -111,28 +111,31 @@ impl CacheAsk {
             }
             (None, None) => None,
         };
-        Ok(Some(Self { mode, named }))
+        Ok(Some(Self { mode, program_reference: named }))
     }
 
     /// Parses the most common form without the general parser: a mode and a token. The token is not decoded
     /// here, since opening it validates it.
-    fn usual(text: &str) -> Option<Self> {
+    fn parse_common(text: &str) -> Option<Self> {
         let of = |mode: CacheMode| Some((mode, text.strip_prefix(mode.word())?));
         let (mode, rest) = CacheMode::ALL.into_iter().find_map(of)?;
-        let token = rest.strip_prefix(";token=:")?.strip_suffix(':').filter(|token| token.len() == TEXT)?;
-        Some(Self { mode, named: Some(CachedProgramReference::Token(token.to_owned())) })
+        let token = rest
+            .strip_prefix(";token=:")?
+            .strip_suffix(':')
+            .filter(|token| token.len() == TOKEN_TEXT_LENGTH)?;
+        Some(Self { mode, program_reference: Some(CachedProgramReference::Token(token.to_owned())) })
     }
 }
 
 /// Builds the response header: the mode, the work done, a token if the client needs a new one, and the
 /// gateway's name if the request contained the program.
-pub(crate) fn told(
+pub(crate) fn response_header(
     mode: CacheMode,
     done: CacheModeResult,
     token: Option<&[u8]>,
     gateway: Option<&str>,
 ) -> Option<HeaderValue> {
-    let Some(token) = token else { return Some(usual(mode, done)) };
+    let Some(token) = token else { return Some(common_header(mode, done)) };
     let mut text = String::with_capacity(192);
     text.push_str(mode.word());
     text.push_str(";token=:");
@@ -146,7 +149,7 @@ pub(crate) fn told(
 }
 
 /// Returns the most common responses, those without a token.
-fn usual(mode: CacheMode, done: CacheModeResult) -> HeaderValue {
+fn common_header(mode: CacheMode, done: CacheModeResult) -> HeaderValue {
     match (mode, done) {
         (CacheMode::Code, CacheModeResult::Compiled) => {
             const { HeaderValue::from_static("code;did=compiled") }
@@ -172,25 +175,34 @@ mod tests {
     use super::*;
     use crate::fields::RequestFields;
 
-    fn read(text: &str) -> Result<Option<CacheAsk>, QueryError> {
+    fn parse_header(text: &str) -> Result<Option<CacheAsk>, QueryError> {
         let mut headers = HeaderMap::new();
-        headers.insert(CACHE, text.parse().unwrap());
-        CacheAsk::read(RequestFields::of(&headers).cache)
+        headers.insert(CACHE_HEADER, text.parse().unwrap());
+        CacheAsk::parse_field(RequestFields::from_headers(&headers).cache)
     }
 
     #[test]
     fn parses_the_mode_and_the_named_program() {
-        assert_eq!(CacheAsk::read(RequestFields::of(&HeaderMap::new()).cache).unwrap(), None);
-        assert_eq!(read("code").unwrap(), Some(CacheAsk { mode: CacheMode::Code, named: None }));
+        assert_eq!(
+            CacheAsk::parse_field(RequestFields::from_headers(&HeaderMap::new()).cache).unwrap(),
+            None
+        );
+        assert_eq!(
+            parse_header("code").unwrap(),
+            Some(CacheAsk { mode: CacheMode::Code, program_reference: None })
+        );
         let token = Some(CacheAsk {
             mode: CacheMode::Instance,
-            named: Some(CachedProgramReference::Token("YWJj".into())),
+            program_reference: Some(CachedProgramReference::Token("YWJj".into())),
         });
         for text in ["instance;token=:YWJj:", "instance; token=:YWJj:", "instance;token=:YWJj:;did=reused"] {
-            assert_eq!(read(text).unwrap(), token, "{text}");
+            assert_eq!(parse_header(text).unwrap(), token, "{text}");
         }
         let hash = format!("code;hash=:{}:", "A".repeat(43) + "=");
-        assert_eq!(read(&hash).unwrap().unwrap().named, Some(CachedProgramReference::Hash([0; 32])));
+        assert_eq!(
+            parse_header(&hash).unwrap().unwrap().program_reference,
+            Some(CachedProgramReference::Hash([0; 32]))
+        );
     }
 
     #[test]
@@ -204,20 +216,21 @@ mod tests {
             ";",
             "code, code",
         ] {
-            assert!(read(text).is_err(), "{text}");
+            assert!(parse_header(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn formats_the_response_header() {
-        let value = told(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), Some("g1")).unwrap();
+        let value =
+            response_header(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), Some("g1")).unwrap();
         assert_eq!(value, "code;token=:YWJj:;did=compiled;gateway=g1");
-        let value = told(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), None).unwrap();
+        let value = response_header(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), None).unwrap();
         assert_eq!(value, "code;token=:YWJj:;did=compiled");
         for mode in [CacheMode::Code, CacheMode::Instance] {
             for done in [CacheModeResult::Compiled, CacheModeResult::Found, CacheModeResult::Reused] {
                 let words = format!("{};did={}", mode.word(), done.word());
-                assert_eq!(told(mode, done, None, None).unwrap(), words);
+                assert_eq!(response_header(mode, done, None, None).unwrap(), words);
             }
         }
     }

@@ -11,9 +11,9 @@ use crate::ask::{ProgramLanguage, ProgramSource};
 use crate::blocked::BlockedPrograms;
 use crate::cached::{CacheAsk, CacheMode, CachedProgramReference};
 use crate::config::AllowedPrograms;
-use crate::owner::{OwnerPrefix, ProgramHash, ProgramOwner, holder};
+use crate::owner::{OwnerPrefix, ProgramHash, ProgramOwner, token_holder};
 use crate::problem::QueryError;
-use crate::token::{SessionId, TokenContents, TokenIdentity, TokenSealer, now};
+use crate::token::{SessionId, TokenContents, TokenIdentity, TokenSealer, now_seconds};
 use crate::trust::{SigningKeys, TrustedKey};
 
 /// A resolved program, with the client's rights to run it.
@@ -25,16 +25,16 @@ pub(crate) struct ResolvedProgram {
     /// The program's key in the cache.
     pub(crate) key: CacheKey,
     /// The key that signed the program.
-    pub(crate) trusted: Option<Arc<TrustedKey>>,
+    pub(crate) signer: Option<Arc<TrustedKey>>,
     /// Whether the request contains the program.
-    pub(crate) is_sent: bool,
+    pub(crate) is_program_sent: bool,
     /// The cache mode: the requested one, reduced to those that the operator and the signing key allow.
     pub(crate) mode: Option<CacheMode>,
     /// The session of the warm instance, in the mode *instance*.
     pub(crate) session: SessionId,
     holder: OwnerPrefix,
     /// Whether the client needs a new token.
-    wants_token: bool,
+    needs_token: bool,
 }
 
 /// An opened and verified token.
@@ -61,7 +61,7 @@ impl ProgramResolver<'_> {
     ///
     /// # Errors
     /// Invalid tokens and signatures, and programs that the route does not run.
-    pub(crate) fn claim(
+    pub(crate) fn resolve(
         &self,
         which: &ProgramSource,
         call: &RequestCall,
@@ -69,16 +69,20 @@ impl ProgramResolver<'_> {
         if self.programs == AllowedPrograms::Stored {
             return Err(QueryError::NotStored);
         }
-        let now = now();
-        let opened = self.token(which, call, now)?;
+        let now = now_seconds();
+        let opened = self.open_token(which, call, now)?;
         let hash = match (&which.program, &opened, &which.cache) {
             (Some(program), ..) => Sha256::digest(program).into(),
             (None, Some(opened), _) => opened.token.hash,
-            (None, None, Some(CacheAsk { named: Some(CachedProgramReference::Hash(hash)), .. })) => *hash,
+            (
+                None,
+                None,
+                Some(CacheAsk { program_reference: Some(CachedProgramReference::Hash(hash)), .. }),
+            ) => *hash,
             _ => return Err(QueryError::NoProgram),
         };
-        self.blocked.check(&hash)?;
-        let signature = which.trust.as_ref();
+        self.blocked.check_not_blocked(&hash)?;
+        let signature = which.signature.as_ref();
         let signed = signature.map(|signature| self.trusted.verify(signature, which.language, &hash));
         let signed = signed.transpose()?.map(Arc::clone);
         let (token, trusted, judged) = match opened {
@@ -91,35 +95,37 @@ impl ProgramResolver<'_> {
             return Err(QueryError::Unsigned);
         }
         let (owner, holder, key) = judged.unwrap_or_else(|| {
-            let owner = owner(trusted.as_ref(), call);
-            let (holder, key) = (holder(call, &owner), owner.key(which.language, &hash));
+            let owner = program_owner(trusted.as_ref(), call);
+            let (holder, key) = (token_holder(call, &owner), owner.cache_key(which.language, &hash));
             (owner, holder, key)
         });
-        let mode = which.cache.as_ref().and_then(|cache| self.mode(cache.mode, trusted.as_deref()));
+        let mode = which.cache.as_ref().and_then(|cache| self.allowed_mode(cache.mode, trusted.as_deref()));
         let token = token.filter(|token| Some(token.mode) == mode);
         Ok(ResolvedProgram {
             key,
             holder,
-            session: session(mode, token.as_ref())?,
-            wants_token: token.is_none_or(|token| TokenSealer::is_old(&token, now)),
-            is_sent: which.program.is_some(),
+            session: token_session(mode, token.as_ref())?,
+            needs_token: token.is_none_or(|token| TokenSealer::needs_renewal(&token, now)),
+            is_program_sent: which.program.is_some(),
             language: which.language,
             owner,
             hash,
-            trusted,
+            signer: trusted,
             mode,
         })
     }
 
     /// Opens and verifies the token of a request without a program. Includes the key that signed the token's
     /// program.
-    fn token(
+    fn open_token(
         &self,
         which: &ProgramSource,
         call: &RequestCall,
         now: u32,
     ) -> Result<Option<VerifiedToken>, QueryError> {
-        let Some(CacheAsk { named: Some(CachedProgramReference::Token(text)), .. }) = &which.cache else {
+        let Some(CacheAsk { program_reference: Some(CachedProgramReference::Token(text)), .. }) =
+            &which.cache
+        else {
             return Ok(None);
         };
         if which.program.is_some() {
@@ -131,15 +137,15 @@ impl ProgramResolver<'_> {
             }
             let signer = match token.key {
                 [0, 0, 0, 0, 0, 0, 0, 0] => None,
-                mark => Some(Arc::clone(self.trusted.by_mark(mark).ok_or(QueryError::TokenRevoked)?)),
+                mark => Some(Arc::clone(self.trusted.find_by_mark(mark).ok_or(QueryError::TokenRevoked)?)),
             };
-            let owner = owner(signer.as_ref(), call);
+            let owner = program_owner(signer.as_ref(), call);
             let is_same = |known: &&mut TokenIdentity| known.owner == owner && known.caller == call.caller;
             let key = match judged.as_mut().filter(is_same) {
                 Some(known) => known.key,
-                None if token.holder != holder(call, &owner) => return Err(QueryError::TokenCaller),
+                None if token.holder != token_holder(call, &owner) => return Err(QueryError::TokenCaller),
                 None => {
-                    let (key, caller) = (owner.key(token.language, &token.hash), call.caller.clone());
+                    let (key, caller) = (owner.cache_key(token.language, &token.hash), call.caller.clone());
                     judged.insert(TokenIdentity { owner: owner.clone(), caller, key }).key
                 }
             };
@@ -149,7 +155,7 @@ impl ProgramResolver<'_> {
     }
 
     /// Returns the requested mode, or else the next lower one that is allowed.
-    fn mode(&self, asked: CacheMode, key: Option<&TrustedKey>) -> Option<CacheMode> {
+    fn allowed_mode(&self, asked: CacheMode, key: Option<&TrustedKey>) -> Option<CacheMode> {
         let open = |mode: &CacheMode| {
             let by_key = key.and_then(|key| key.config.modes.as_ref());
             self.modes.contains(mode) && by_key.is_none_or(|modes| modes.contains(mode))
@@ -159,12 +165,12 @@ impl ProgramResolver<'_> {
 }
 
 /// Returns the owner of a program sent with this call: the signing key, if any, or the caller.
-fn owner(key: Option<&Arc<TrustedKey>>, call: &RequestCall) -> ProgramOwner {
-    key.map_or_else(|| ProgramOwner::of(call), |key| ProgramOwner::Key(Arc::clone(&key.name)))
+fn program_owner(key: Option<&Arc<TrustedKey>>, call: &RequestCall) -> ProgramOwner {
+    key.map_or_else(|| ProgramOwner::from_call(call), |key| ProgramOwner::Key(Arc::clone(&key.name)))
 }
 
 /// Returns the session whose instance may be used: the token's, or a new one.
-fn session(mode: Option<CacheMode>, token: Option<&TokenContents>) -> Result<SessionId, QueryError> {
+fn token_session(mode: Option<CacheMode>, token: Option<&TokenContents>) -> Result<SessionId, QueryError> {
     let mut session = token.map(|token| token.session).unwrap_or_default();
     if mode == Some(CacheMode::Instance) && token.is_none() {
         getrandom::fill(&mut session).map_err(|error| QueryError::Gateway(error.to_string()))?;
@@ -174,18 +180,18 @@ fn session(mode: Option<CacheMode>, token: Option<&TokenContents>) -> Result<Ses
 
 impl ResolvedProgram {
     /// Returns the name of the program's code in the disk cache.
-    pub(crate) fn name(&self) -> DiskEntryName {
-        DiskEntryName { owner: self.owner.id(), key: self.key }
+    pub(crate) fn disk_name(&self) -> DiskEntryName {
+        DiskEntryName { owner: self.owner.owner_id(), key: self.key }
     }
 
     /// Returns the new token for the client, or `None` if its current one remains good.
     ///
     /// # Errors
     /// If the system has no random bytes.
-    pub(crate) fn token(&self, sealer: &TokenSealer) -> Result<Option<Vec<u8>>, QueryError> {
-        let Some(mode) = self.mode.filter(|_| self.wants_token) else { return Ok(None) };
-        let key = self.trusted.as_ref().map(|key| key.mark()).unwrap_or_default();
+    pub(crate) fn new_token(&self, sealer: &TokenSealer) -> Result<Option<Vec<u8>>, QueryError> {
+        let Some(mode) = self.mode.filter(|_| self.needs_token) else { return Ok(None) };
+        let key = self.signer.as_ref().map(|key| key.mark()).unwrap_or_default();
         let (language, hash, holder, session) = (self.language, self.hash, self.holder, self.session);
-        sealer.seal(TokenContents { mode, language, hash, holder, key, session, ends: 0 }).map(Some)
+        sealer.seal(TokenContents { mode, language, hash, holder, key, session, expires_at: 0 }).map(Some)
     }
 }

@@ -111,7 +111,7 @@ pub struct CallerLimits {
 
 impl QueryLimitsConfig {
     /// Returns these limits, lowered to the caller's where those are smaller.
-    pub(crate) fn and(mut self, caller: &CallerLimits) -> Self {
+    pub(crate) fn with_caller_limits(mut self, caller: &CallerLimits) -> Self {
         fn lower<T: Ord + Copy>(cap: &mut T, caller: Option<T>) {
             *cap = caller.map_or(*cap, |caller| caller.min(*cap));
         }
@@ -183,7 +183,7 @@ pub struct RuntimeConfig {
 impl RuntimeConfig {
     /// Returns the settings of the pool that compiles programs.
     #[must_use]
-    pub fn offload(&self) -> OffloadConfig {
+    pub fn offload_config(&self) -> OffloadConfig {
         OffloadConfig { threads: self.compile_threads.max(1) as usize + 1, quota: self.compile_time.0 }
     }
 }
@@ -219,7 +219,7 @@ mod tests {
     fn one_thread_of_the_pool_never_compiles() {
         for compile_threads in [0, 1, 2] {
             let config = RuntimeConfig { compile_threads, ..RuntimeConfig::default() };
-            assert_eq!(config.offload().threads, compile_threads.max(1) as usize + 1);
+            assert_eq!(config.offload_config().threads, compile_threads.max(1) as usize + 1);
         }
     }
 }

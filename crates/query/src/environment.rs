@@ -47,10 +47,10 @@ impl LinkedEnvironment {
         let sandbox = Sandbox::new(class, pool)?;
         let module = sandbox.load(from.precompiled, from.wasm)?;
         let mut linker = Linker::new(sandbox.engine());
-        host::add(&mut linker).map_err(RuntimeStartError::link(from.name))?;
-        let instance = linker.instantiate_pre(&module).map_err(RuntimeStartError::link(from.name))?;
-        let memory = export(&module, from.name, MEMORY)?;
-        let alloc = export(&module, from.name, ALLOC)?;
+        host::add_host_functions(&mut linker).map_err(RuntimeStartError::link_error(from.name))?;
+        let instance = linker.instantiate_pre(&module).map_err(RuntimeStartError::link_error(from.name))?;
+        let memory = find_export(&module, from.name, MEMORY)?;
+        let alloc = find_export(&module, from.name, ALLOC)?;
         Ok(Self { sandbox, linker, instance, memory, alloc, module })
     }
 }
@@ -75,13 +75,13 @@ impl CEnvironment {
 impl JavascriptEnvironment {
     pub(crate) fn load(pool: PoolSize) -> Result<Self, RuntimeStartError> {
         let base = LinkedEnvironment::load(GuestClass::Javascript, pool, &environments::JAVASCRIPT)?;
-        let load = export(&base.module, environments::JAVASCRIPT.name, LOAD_JAVASCRIPT)?;
-        let run = export(&base.module, environments::JAVASCRIPT.name, RUN_JAVASCRIPT)?;
+        let load = find_export(&base.module, environments::JAVASCRIPT.name, LOAD_JAVASCRIPT)?;
+        let run = find_export(&base.module, environments::JAVASCRIPT.name, RUN_JAVASCRIPT)?;
         Ok(Self { base, load, run })
     }
 }
 
-fn export(
+fn find_export(
     module: &Module,
     environment: &'static str,
     name: &'static str,

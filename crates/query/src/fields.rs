@@ -15,7 +15,7 @@ const MOST: usize = 4096;
 pub(crate) struct SingleField<'a> {
     /// The name in messages.
     pub(crate) name: &'static str,
-    only: SingletonField<'a>,
+    singleton: SingletonField<'a>,
 }
 
 /// The fields of a request.
@@ -31,13 +31,13 @@ pub(crate) struct RequestFields<'a> {
 }
 
 impl<'a> RequestFields<'a> {
-    pub(crate) fn of(headers: &'a HeaderMap) -> Self {
+    pub(crate) fn from_headers(headers: &'a HeaderMap) -> Self {
         let mut fields = Self {
-            cache: SingleField::none("ORFA-Cache"),
-            debug: SingleField::none("ORFA-Debug"),
-            input: SingleField::none("ORFA-Input"),
-            limit: SingleField::none("ORFA-Limit"),
-            trust: SingleField::none("ORFA-Trust"),
+            cache: SingleField::absent("ORFA-Cache"),
+            debug: SingleField::absent("ORFA-Debug"),
+            input: SingleField::absent("ORFA-Input"),
+            limit: SingleField::absent("ORFA-Limit"),
+            trust: SingleField::absent("ORFA-Trust"),
             has_preferences: false,
         };
         for (name, value) in headers {
@@ -53,15 +53,15 @@ impl<'a> RequestFields<'a> {
                 }
                 _ => continue,
             };
-            field.only.add(value);
+            field.singleton.add(value);
         }
         fields
     }
 }
 
 impl<'a> SingleField<'a> {
-    fn none(name: &'static str) -> Self {
-        Self { name, only: SingletonField::default() }
+    fn absent(name: &'static str) -> Self {
+        Self { name, singleton: SingletonField::default() }
     }
 
     /// Returns the field's text, if the field is present.
@@ -69,16 +69,16 @@ impl<'a> SingleField<'a> {
     /// # Errors
     /// If the field occurs more than once, is too long, or is not text.
     pub(crate) fn text(self) -> Result<Option<&'a str>, QueryError> {
-        let value = self.only.value().map_err(|_| self.wrong("it occurs more than once"))?;
+        let value = self.singleton.value().map_err(|_| self.header_error("it occurs more than once"))?;
         if value.is_some_and(|value| value.len() > MOST) {
-            return Err(self.wrong(&format!("it is longer than {MOST} bytes")));
+            return Err(self.header_error(&format!("it is longer than {MOST} bytes")));
         }
         let text = value.map(HeaderValue::to_str).transpose();
-        text.map_err(|_| self.wrong("it is not ASCII text"))
+        text.map_err(|_| self.header_error("it is not ASCII text"))
     }
 
     /// Returns the error for an invalid value.
-    pub(crate) fn wrong(self, detail: &str) -> QueryError {
+    pub(crate) fn header_error(self, detail: &str) -> QueryError {
         QueryError::Header { header: self.name, detail: detail.to_owned() }
     }
 }
@@ -90,13 +90,13 @@ mod tests {
     #[test]
     fn rejects_repeated_fields() {
         let mut headers = HeaderMap::new();
-        assert_eq!(RequestFields::of(&headers).cache.text().unwrap(), None);
+        assert_eq!(RequestFields::from_headers(&headers).cache.text().unwrap(), None);
         headers.insert("orfa-cache", HeaderValue::from_static("code"));
         headers.insert("orfa-limit", HeaderValue::from_bytes(b"\xe9").unwrap());
         for said in ["wait=1", "calls"] {
             headers.append("prefer", HeaderValue::from_static(said));
         }
-        let fields = RequestFields::of(&headers);
+        let fields = RequestFields::from_headers(&headers);
         assert_eq!(fields.cache.text().unwrap(), Some("code"));
         assert_eq!(
             fields.limit.text().unwrap_err().to_string(),
@@ -105,7 +105,7 @@ mod tests {
         assert!(fields.has_preferences);
         for _ in 0..2 {
             headers.append("orfa-cache", HeaderValue::from_static("code"));
-            let error = RequestFields::of(&headers).cache.text().unwrap_err();
+            let error = RequestFields::from_headers(&headers).cache.text().unwrap_err();
             assert_eq!(error.to_string(), "the header ORFA-Cache: it occurs more than once");
         }
     }
@@ -115,7 +115,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         let mut text = |length: usize| {
             headers.insert("orfa-limit", "a".repeat(length).parse().unwrap());
-            let text = RequestFields::of(&headers).limit.text();
+            let text = RequestFields::from_headers(&headers).limit.text();
             text.map(|text| text.map(str::len)).map_err(|error| error.to_string())
         };
         assert_eq!(text(MOST), Ok(Some(MOST)));

@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 #[derive(Debug)]
 pub(crate) enum HandleState {
     /// In flight. `sent` is the number of bytes that the host holds for the request.
-    Pending { task: AbortHandle, safe: bool, sent: usize },
+    Pending { task: AbortHandle, is_safe: bool, request_bytes: usize },
     /// Finished, with a response or an error.
     Ended(Result<ProgramResponse, CallError>),
     /// Deleted. Numbers are not reused, so that a stale handle never refers to another call's response.
@@ -32,22 +32,22 @@ pub(crate) struct RunFutures {
 
 impl RunFutures {
     /// Creates the futures of the next run in the same instance.
-    pub(crate) fn after(before: &Self) -> Self {
+    pub(crate) fn new_after(before: &Self) -> Self {
         Self { base: before.base + before.slots.len(), slots: Vec::new(), channel: None }
     }
 
     /// Whether a handle belongs to an earlier run.
-    pub(crate) fn is_past(&self, handle: i32) -> bool {
+    pub(crate) fn is_stale(&self, handle: i32) -> bool {
         usize::try_from(handle).is_ok_and(|handle| (1..=self.base).contains(&handle))
     }
 
     /// Returns the index of a handle's slot.
-    fn place(&self, handle: i32) -> Option<usize> {
+    fn slot_index(&self, handle: i32) -> Option<usize> {
         usize::try_from(handle).ok()?.checked_sub(1)?.checked_sub(self.base)
     }
 
     /// Starts a call. It makes progress even while the program does not wait for it.
-    pub(crate) fn start(
+    pub(crate) fn start_call(
         &mut self,
         safe: bool,
         sent: usize,
@@ -58,12 +58,16 @@ impl RunFutures {
             // The receiver is gone if the run is over.
             let _ = sender.send((number, call.await));
         }));
-        self.slots.push(HandleState::Pending { task: task.abort_handle(), safe, sent });
+        self.slots.push(HandleState::Pending {
+            task: task.abort_handle(),
+            is_safe: safe,
+            request_bytes: sent,
+        });
         self.handle(number)
     }
 
     /// Finishes a call with a recorded response.
-    pub(crate) fn end(&mut self, ended: UnstoredCall) {
+    pub(crate) fn finish_recorded(&mut self, ended: UnstoredCall) {
         let _ = self.sender().send(ended);
     }
 
@@ -77,21 +81,21 @@ impl RunFutures {
     }
 
     /// Returns the handle of a call that is still in flight.
-    pub(crate) fn pending(&self, number: usize) -> Option<i32> {
+    pub(crate) fn pending_handle(&self, number: usize) -> Option<i32> {
         let handle = self.handle(number);
         matches!(self.get(handle)?, HandleState::Pending { .. }).then_some(handle)
     }
 
     /// Returns the slot of a handle.
     pub(crate) fn get(&self, handle: i32) -> Option<&HandleState> {
-        let slot = self.slots.get(self.place(handle)?)?;
+        let slot = self.slots.get(self.slot_index(handle)?)?;
         (!matches!(slot, HandleState::Deleted)).then_some(slot)
     }
 
     /// Deletes a handle: cancels its call, or returns the response, which is not needed any more.
     pub(crate) fn delete(&mut self, handle: i32) -> Option<HandleState> {
         self.get(handle)?;
-        let place = self.place(handle)?;
+        let place = self.slot_index(handle)?;
         let slot = self.slots.get_mut(place)?;
         let slot = std::mem::replace(slot, HandleState::Deleted);
         if let HandleState::Pending { task, .. } = &slot {
@@ -112,17 +116,17 @@ impl RunFutures {
 
     /// Stores a finished call in its slot. Returns the number of bytes held for its request, or `None` if the
     /// handle was deleted.
-    pub(crate) fn put(&mut self, (number, result): UnstoredCall) -> Option<usize> {
+    pub(crate) fn store_result(&mut self, (number, result): UnstoredCall) -> Option<usize> {
         let slot = self.slots.get_mut(number)?;
-        let HandleState::Pending { sent, .. } = *slot else { return None };
+        let HandleState::Pending { request_bytes: sent, .. } = *slot else { return None };
         *slot = HandleState::Ended(result);
         Some(sent)
     }
 
     /// Whether an unsafe call is in flight. A run waits for such calls, since otherwise their outcome would
     /// be unknown.
-    pub(crate) fn unsafe_pending(&self) -> bool {
-        self.slots.iter().any(|slot| matches!(slot, HandleState::Pending { safe: false, .. }))
+    pub(crate) fn has_unsafe_pending(&self) -> bool {
+        self.slots.iter().any(|slot| matches!(slot, HandleState::Pending { is_safe: false, .. }))
     }
 }
 

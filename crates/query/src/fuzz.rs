@@ -14,7 +14,7 @@ use crate::program::check;
 use crate::typescript;
 
 /// Builds a request from a text: headers in the first lines, then the body.
-fn request(text: &[u8]) -> Option<Request<services::StreamedServiceBody>> {
+fn request_from_text(text: &[u8]) -> Option<Request<services::StreamedServiceBody>> {
     let mut request = Request::post("/query");
     let mut rest = text;
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -63,9 +63,9 @@ fn parses_a_request_or_blames_the_client() {
     ];
     ::fuzz::run("query_requests", words, |text: &[u8]| {
         let config = QueryLimitsConfig::default();
-        let Some(request) = request(text) else { return };
+        let Some(request) = request_from_text(text) else { return };
         let (head, body) = request.into_parts();
-        match QueryRequest::read(&head, body, &config, None)
+        match QueryRequest::read_program_request(&head, body, &config, None)
             .now_or_never()
             .expect("the body is there already")
         {
@@ -98,9 +98,9 @@ fn a_client_cannot_raise_limits() {
         ")",
         "-",
     ];
-    let caps = RunLimits::caps(&QueryLimitsConfig::default());
+    let caps = RunLimits::from_config(&QueryLimitsConfig::default());
     ::fuzz::check(words, |text: &[u8]| {
-        let Ok(granted) = caps.granted(&String::from_utf8_lossy(text)) else { return };
+        let Ok(granted) = caps.with_client_limits(&String::from_utf8_lossy(text)) else { return };
         assert!(
             LimitKind::ALL.into_iter().all(|limit| (1..=caps.value(limit)).contains(&granted.value(limit)))
         );
@@ -203,8 +203,8 @@ fn checks_a_damaged_module_without_panic() {
         "query_modules",
         &["\0asm\u{1}\0\0\0", "\u{1}", "\u{2}", "env:c@1", "orfa", "memory"],
         |bytes: &[u8]| {
-            let _ = check::check(bytes, &|name| name == "memory");
-            let _ = check::check(&::fuzz::damaged(&GOOD, bytes), &|_| true);
+            let _ = check::check_module(bytes, &|name| name == "memory");
+            let _ = check::check_module(&::fuzz::damaged(&GOOD, bytes), &|_| true);
         },
     );
 }
@@ -216,7 +216,7 @@ fn reads_or_rejects_a_damaged_recording() {
         "calls":[{"function":"http","with":{"url":"http://a/"},"result":1},{"function":"return","ended":[1],"part":[0,1]}],
         "responses":{"1":{"answer":{"status":200,"headers":"a: b\r\n","body":"c"}},"2":{"error":-7}},
         "end":{"problem":{"code":"limit-cpu","detail":"so","line":1,"column":null,"inside":true}}}"#;
-    assert!(RunRecording::read(GOOD.as_bytes()).is_ok());
+    assert!(RunRecording::parse(GOOD.as_bytes()).is_ok());
     let words = &[
         "{",
         "}",
@@ -235,7 +235,7 @@ fn reads_or_rejects_a_damaged_recording() {
     ];
     ::fuzz::check(words, |bytes: &[u8]| {
         for text in [bytes.to_vec(), ::fuzz::damaged(GOOD.as_bytes(), bytes)] {
-            let Err(error) = RunRecording::read(&text) else { continue };
+            let Err(error) = RunRecording::parse(&text) else { continue };
             assert!(!error.to_string().is_empty());
         }
     });

@@ -19,33 +19,33 @@ use crate::record::{self, HostCallMode};
 use crate::trust::KeyConfig;
 
 /// The length of the console's end that is kept, in bytes.
-const CONSOLE: usize = 4096;
+const CONSOLE_BYTES: usize = 4096;
 /// The bytes of text that a problem may quote: four per character, plus room for the ellipsis.
-const QUOTED: u32 = 4 * 4096 + 4;
+const MAX_QUOTED_BYTES: u32 = 4 * 4096 + 4;
 
 /// The services and methods that a route's programs may use.
 pub(crate) struct CallPermissions {
     pub(crate) services: HashMap<String, Arc<UpstreamService>>,
     /// The client for those services.
-    pub(crate) all: ServiceSet,
+    pub(crate) all_services: ServiceSet,
     pub(crate) methods: Vec<http::Method>,
     /// The services' names, separated by commas, in the format of the JavaScript environment.
-    pub(crate) names: String,
+    pub(crate) service_names: String,
 }
 
 impl CallPermissions {
     pub(crate) fn new(
         services: HashMap<String, Arc<UpstreamService>>,
-        all: ServiceSet,
+        all_services: ServiceSet,
         methods: Vec<http::Method>,
     ) -> Self {
         let sorted: BTreeMap<_, _> = services.iter().collect();
-        let names = sorted.values().map(|service| &**service.name()).collect::<Vec<_>>().join(",");
-        Self { services, all, methods, names }
+        let service_names = sorted.values().map(|service| &**service.name()).collect::<Vec<_>>().join(",");
+        Self { services, all_services, methods, service_names }
     }
 
     /// Returns the part of this access that programs signed by `key` have.
-    pub(crate) fn narrowed(&self, key: &KeyConfig) -> Self {
+    pub(crate) fn restricted_to(&self, key: &KeyConfig) -> Self {
         let among = |names: &[String], name: &str| names.iter().any(|known| known.eq_ignore_ascii_case(name));
         let service = |name: &str| key.services.as_ref().is_none_or(|names| among(names, name));
         let method =
@@ -53,7 +53,7 @@ impl CallPermissions {
         let services = self.services.iter().filter(|(name, _)| service(name));
         let methods = self.methods.iter().filter(|name| method(name.as_str()));
         let services = services.map(|(name, it)| (name.clone(), it.clone())).collect();
-        Self::new(services, self.all.clone(), methods.cloned().collect())
+        Self::new(services, self.all_services.clone(), methods.cloned().collect())
     }
 }
 
@@ -72,11 +72,11 @@ pub(crate) struct QueryGuest {
     pub(crate) console: ConsoleTail,
     pub(crate) tape: HostCallMode,
     /// The run permit. Released while the program waits for a service, and when it becomes heavy.
-    place: Option<RunPermit>,
+    run_permit: Option<RunPermit>,
     /// The bytes of linear memory, and the bytes that the host holds for the program.
-    used: (usize, usize),
+    memory_used: (usize, usize),
     /// The bytes of linear memory at instantiation.
-    pub(crate) first: usize,
+    pub(crate) initial_memory: usize,
 }
 
 /// The answer under construction.
@@ -93,7 +93,7 @@ pub(crate) struct ConsoleTail(String);
 
 impl AnswerBuilder {
     /// An answer with a recording instead of the program's output.
-    pub(crate) fn recording(document: Bytes) -> Self {
+    pub(crate) fn from_recording(document: Bytes) -> Self {
         let media_type = HeaderValue::from_static(record::MEDIA_TYPE);
         let headers = [(CONTENT_TYPE, media_type)].into_iter().collect();
         Self { status: None, headers, body: Some(document) }
@@ -120,30 +120,30 @@ impl QueryGuest {
             answer: AnswerBuilder::default(),
             console: ConsoleTail::default(),
             tape: HostCallMode::default(),
-            place: None,
-            used: (0, 0),
-            first: 0,
+            run_permit: None,
+            memory_used: (0, 0),
+            initial_memory: 0,
         }
     }
 
     /// Takes over the memory of the instance's previous guest. Returns `false` if that memory exceeds this
     /// run's limit, or if the two runs have different access.
-    pub(crate) fn follow(&mut self, before: &Self) -> bool {
+    pub(crate) fn reuse_from(&mut self, before: &Self) -> bool {
         let is_same = Arc::ptr_eq(&before.access, &self.access);
-        if !is_same || before.used.0 > self.limits.size(LimitKind::Memory) {
+        if !is_same || before.memory_used.0 > self.limits.size(LimitKind::Memory) {
             return false;
         }
         self.memory = before.memory;
-        self.used = (before.used.0, 0);
-        self.futures = RunFutures::after(&before.futures);
+        self.memory_used = (before.memory_used.0, 0);
+        self.futures = RunFutures::new_after(&before.futures);
         true
     }
 
     /// Resets the state after a run and returns the answer and the console. Only the memory and the numbering
     /// of handles stay.
-    pub(crate) fn rest(&mut self) -> (AnswerBuilder, ConsoleTail) {
-        self.steps_aside();
-        self.futures = RunFutures::after(&self.futures);
+    pub(crate) fn reset_after_run(&mut self) -> (AnswerBuilder, ConsoleTail) {
+        self.release_run_permit();
+        self.futures = RunFutures::new_after(&self.futures);
         self.documents = RunDocuments::default();
         self.call.headers = None;
         self.call.payer = None;
@@ -152,46 +152,48 @@ impl QueryGuest {
     }
 
     /// Returns the bytes of linear memory.
-    pub(crate) fn linear(&self) -> usize {
-        self.used.0
+    pub(crate) fn linear_memory(&self) -> usize {
+        self.memory_used.0
     }
 
     /// Sets the run permit.
-    pub(crate) fn takes(&mut self, place: RunPermit) {
-        self.place = Some(place);
+    pub(crate) fn set_run_permit(&mut self, place: RunPermit) {
+        self.run_permit = Some(place);
     }
 
     /// Releases the run permit.
-    pub(crate) fn steps_aside(&mut self) {
-        self.place = None;
+    pub(crate) fn release_run_permit(&mut self) {
+        self.run_permit = None;
     }
 
     /// Handles an epoch tick: releases the permit of a program that has become heavy.
-    pub(crate) fn ticked(&mut self) {
-        if self.place.as_ref().is_some_and(RunPermit::is_heavy) {
-            self.steps_aside();
+    pub(crate) fn on_epoch_tick(&mut self) {
+        if self.run_permit.as_ref().is_some_and(RunPermit::is_heavy) {
+            self.release_run_permit();
         }
     }
 
     /// Counts bytes that the host starts to hold for the program.
-    pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), QueryError> {
-        self.used.1 = self.used.1.saturating_add(bytes);
+    pub(crate) fn hold_memory(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.memory_used.1 = self.memory_used.1.saturating_add(bytes);
         self.check_memory()
     }
 
     /// Returns the memory that the run may still use, in bytes.
-    pub(crate) fn rest_memory(&self) -> usize {
-        self.limits.size(LimitKind::Memory).saturating_sub(self.used.0.saturating_add(self.used.1))
+    pub(crate) fn remaining_memory(&self) -> usize {
+        self.limits
+            .size(LimitKind::Memory)
+            .saturating_sub(self.memory_used.0.saturating_add(self.memory_used.1))
     }
 
     /// Counts bytes that the host has released.
-    pub(crate) fn release(&mut self, bytes: usize) {
-        self.used.1 = self.used.1.saturating_sub(bytes);
+    pub(crate) fn release_memory(&mut self, bytes: usize) {
+        self.memory_used.1 = self.memory_used.1.saturating_sub(bytes);
     }
 
     fn check_memory(&self) -> Result<(), QueryError> {
-        if self.used.0.saturating_add(self.used.1) > self.limits.size(LimitKind::Memory) {
-            return Err(self.limits.exceeded(LimitKind::Memory));
+        if self.memory_used.0.saturating_add(self.memory_used.1) > self.limits.size(LimitKind::Memory) {
+            return Err(self.limits.exceeded_error(LimitKind::Memory));
         }
         Ok(())
     }
@@ -206,7 +208,7 @@ impl ResourceLimiter for QueryGuest {
         desired: usize,
         _maximum: Option<usize>,
     ) -> GuestResult<bool> {
-        self.used.0 = desired;
+        self.memory_used.0 = desired;
         self.check_memory().map_err(Trapped::new)?;
         Ok(true)
     }
@@ -223,8 +225,8 @@ impl ResourceLimiter for QueryGuest {
 
 impl ConsoleTail {
     /// Adds a line. Reads no more of a long line than the console keeps.
-    pub(crate) fn add(&mut self, line: &[u8]) {
-        let (_, mut end) = line.split_at(line.len().saturating_sub(CONSOLE));
+    pub(crate) fn add_line(&mut self, line: &[u8]) {
+        let (_, mut end) = line.split_at(line.len().saturating_sub(CONSOLE_BYTES));
         if end.len() < line.len() {
             // Drop the rest of a character that was cut.
             let whole = end.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
@@ -232,7 +234,7 @@ impl ConsoleTail {
         }
         self.0.push_str(&String::from_utf8_lossy(end));
         self.0.push('\n');
-        let mut cut = self.0.len().saturating_sub(CONSOLE);
+        let mut cut = self.0.len().saturating_sub(CONSOLE_BYTES);
         while !self.0.is_char_boundary(cut) {
             cut += 1;
         }
@@ -289,18 +291,18 @@ impl<'a> MemoryView<'a> {
 
     /// Returns the text at `address`, cut to the length that a problem may quote.
     pub(crate) fn quote(&self, address: u32, len: u32) -> GuestResult<String> {
-        let (quoted, _) = self.slice(address, len)?.split_at(len.min(QUOTED) as usize);
+        let (quoted, _) = self.slice(address, len)?.split_at(len.min(MAX_QUOTED_BYTES) as usize);
         Ok(short(&String::from_utf8_lossy(quoted)))
     }
 
     /// Returns the UTF-8 text at `address`.
-    pub(crate) fn text(&self, address: u32, len: u32) -> GuestResult<&str> {
+    pub(crate) fn read_text(&self, address: u32, len: u32) -> GuestResult<&str> {
         let bad = || Trapped::new(QueryError::BadText { function: self.function });
         std::str::from_utf8(self.slice(address, len)?).map_err(|_| bad())
     }
 
     /// Reads `COUNT` little-endian words at `address`.
-    pub(crate) fn words<const COUNT: usize>(&self, address: u32) -> GuestResult<[u32; COUNT]> {
+    pub(crate) fn read_words<const COUNT: usize>(&self, address: u32) -> GuestResult<[u32; COUNT]> {
         let bytes = self.slice(address, 4 * COUNT as u32)?;
         let (words, _) = bytes.as_chunks::<4>();
         let mut out = [0; COUNT];
@@ -316,11 +318,11 @@ impl<'a> MemoryView<'a> {
 #[cfg(test)]
 impl QueryGuest {
     /// Returns a guest that can't call any service.
-    pub(crate) fn isolated() -> Self {
+    pub(crate) fn new_isolated() -> Self {
         let services = ServiceSet::new(&BTreeMap::new()).unwrap();
         let access = Arc::new(CallPermissions::new(HashMap::new(), services, Vec::new()));
         let pool = OffloadPool::start(offload::OffloadConfig::default()).unwrap();
-        let limits = RunLimits::caps(&crate::QueryLimitsConfig::default());
+        let limits = RunLimits::from_config(&crate::QueryLimitsConfig::default());
         Self::new(access, RequestCall::unlimited(), pool, limits, true)
     }
 }
@@ -332,7 +334,7 @@ mod tests {
     #[test]
     fn keeps_the_end_of_the_console() {
         let mut console = ConsoleTail::default();
-        (0..1000).for_each(|number| console.add(format!("ä{number}").as_bytes()));
+        (0..1000).for_each(|number| console.add_line(format!("ä{number}").as_bytes()));
         let text = console.into_text();
         assert!(text.len() <= 4096 && text.ends_with("ä999\n"), "{text}");
     }
@@ -343,13 +345,13 @@ mod tests {
             [("ä".repeat(1 << 20), "ää\n"), ("x".repeat(4097), "xx\n"), ("\u{1f600}".repeat(9999), "\n")]
         {
             let mut console = ConsoleTail::default();
-            console.add(line.as_bytes());
+            console.add_line(line.as_bytes());
             let text = console.into_text();
             assert!(text.len() <= 4096 && text.len() > 4088 && text.ends_with(end), "{}", text.len());
             assert!(!text.contains('\u{fffd}'), "no character is split");
         }
         let mut console = ConsoleTail::default();
-        console.add(&[0xff; 1 << 20]);
+        console.add_line(&[0xff; 1 << 20]);
         assert!(console.0.capacity() < 1 << 16, "invalid UTF-8 is cut, too");
     }
 }

@@ -11,9 +11,9 @@ mod steps;
 mod values;
 
 pub(crate) use documents::RunDocuments;
-pub(crate) use steps::COPIED;
+pub(crate) use steps::COPY_PART_BYTES;
 
-pub(crate) use calls::{HEADERS, code, head_len, header_text, most_waited};
+pub(crate) use calls::{MAX_HEADERS, abi_code, head_len, header_text, max_waited_handles};
 use query_abi::{FailureKind, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
@@ -22,24 +22,29 @@ use crate::guest::{MemoryView, QueryGuest};
 use crate::problem::QueryError;
 
 /// The maximum length of a request for random bytes: more than any program needs at once.
-const RANDOM: u32 = 64 << 10;
+const MAX_RANDOM_BYTES: u32 = 64 << 10;
 /// The maximum length of a JSON Pointer and of a member's name, in bytes. Reading them does not yield.
-const TEXT: u32 = 16 << 10;
+const MAX_TEXT_BYTES: u32 = 16 << 10;
 
 /// Adds every function of `query_abi::HOST_FUNCTIONS` to a linker.
-pub(crate) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
-    answer::add(linker)?;
-    calls::add(linker)?;
-    json::add(linker)?;
+pub(crate) fn add_host_functions(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
+    answer::add_to_linker(linker)?;
+    calls::add_to_linker(linker)?;
+    json::add_to_linker(linker)?;
     linker.func_wrap(HOST_MODULE, "clock", |mut caller: Caller<'_, QueryGuest>| {
-        call(&mut caller, "clock", |_| Ok(Value::Null), |view| Ok(clock(view)))
+        call_host_function(&mut caller, "clock", |_| Ok(Value::Null), |view| Ok(clock(view)))
     })?;
     linker.func_wrap(HOST_MODULE, "random", |mut caller: Caller<'_, QueryGuest>, data: u32, len: u32| {
-        call(&mut caller, "random", |_| Ok(json!({ "len": len })), |view| random(view, data, len))
+        call_host_function(
+            &mut caller,
+            "random",
+            |_| Ok(json!({ "len": len })),
+            |view| random(view, data, len),
+        )
     })?;
     linker.func_wrap(HOST_MODULE, "log", |mut caller: Caller<'_, QueryGuest>, text: u32, len: u32| {
         let with = |view: &mut MemoryView<'_>| Ok(json!({ "text": view.note_text(text, len)? }));
-        call(&mut caller, "log", with, |view| log(view, text, len))
+        call_host_function(&mut caller, "log", with, |view| log(view, text, len))
     })?;
     linker.func_wrap(
         HOST_MODULE,
@@ -48,7 +53,7 @@ pub(crate) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
             let with = |view: &mut MemoryView<'_>| {
                 Ok(json!({ "kind": kind, "text": view.note_text(text, len)?, "line": line, "column": column }))
             };
-            call(&mut caller, "fail", with, |view| fail(view, kind, (text, len), (line, column)))
+            call_host_function(&mut caller, "fail", with, |view| fail(view, kind, (text, len), (line, column)))
         },
     )?;
     Ok(())
@@ -56,20 +61,20 @@ pub(crate) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
 
 /// Runs a host function for a program and records the call. All host functions use it, so that no call is
 /// missing in a recording. `with` builds the call's arguments in the form that recordings have.
-fn call<R: RecordedResult>(
+fn call_host_function<R: RecordedResult>(
     caller: &mut Caller<'_, QueryGuest>,
     function: &'static str,
     with: impl FnOnce(&mut MemoryView<'_>) -> Result<Value, QueryError>,
     body: impl FnOnce(&mut MemoryView<'_>) -> GuestResult<R>,
 ) -> GuestResult<R> {
     let mut view = MemoryView::new(caller, function)?;
-    called(&mut view, with).map_err(Trapped::new)?;
+    record_call(&mut view, with).map_err(Trapped::new)?;
     let result = body(&mut view)?;
-    view.guest.tape.gave(result.number()).map_err(Trapped::new)?;
+    view.guest.tape.record_result(result.number()).map_err(Trapped::new)?;
     Ok(result)
 }
 
-fn called(
+fn record_call(
     view: &mut MemoryView<'_>,
     with: impl FnOnce(&mut MemoryView<'_>) -> Result<Value, QueryError>,
 ) -> Result<(), QueryError> {
@@ -77,7 +82,7 @@ fn called(
         return Ok(());
     }
     let with = with(view)?;
-    view.guest.called(view.function, with)
+    view.guest.record_host_call(view.function, with)
 }
 
 /// The result of a host function, as recordings have it.
@@ -105,7 +110,7 @@ impl RecordedResult for i64 {
 
 /// Returns milliseconds since the Unix epoch. The resolution is coarse to prevent timing attacks.
 fn clock(view: &MemoryView<'_>) -> i64 {
-    if let Some(call) = view.guest.tape.recorded() {
+    if let Some(call) = view.guest.tape.replayed_call() {
         return call.result.unwrap_or_default();
     }
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -114,22 +119,22 @@ fn clock(view: &MemoryView<'_>) -> i64 {
 
 fn random(view: &mut MemoryView<'_>, data: u32, len: u32) -> GuestResult<()> {
     let (bytes, guest) = view.slice_and_guest(data, len)?;
-    if len > RANDOM {
+    if len > MAX_RANDOM_BYTES {
         return Err(Trapped::new(QueryError::BadPointer { function: "random", address: data, len }));
     }
-    if let Some(call) = guest.tape.recorded() {
+    if let Some(call) = guest.tape.replayed_call() {
         let recorded = call.data.iter().flat_map(|data| &data.0);
         bytes.iter_mut().zip(recorded).for_each(|(byte, recorded)| *byte = *recorded);
         return Ok(());
     }
     getrandom::fill(bytes).map_err(|error| Trapped::new(QueryError::Gateway(error.to_string())))?;
-    guest.tape.gives(bytes, &[]).map_err(Trapped::new)
+    guest.tape.record_data(bytes, &[]).map_err(Trapped::new)
 }
 
 fn log(view: &mut MemoryView<'_>, text: u32, len: u32) -> GuestResult<()> {
     view.slice(text, len)?;
     let line = &view.bytes[text as usize..][..len as usize];
-    view.guest.console.add(line);
+    view.guest.console.add_line(line);
     Ok(())
 }
 

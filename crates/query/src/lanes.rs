@@ -19,11 +19,11 @@ use crate::program::CompiledProgram;
 use crate::start::RuntimeStartError;
 
 /// The default number of slots, if nothing else is configured and memory is not limited.
-const INSTANCES: u32 = 256;
+const DEFAULT_INSTANCES: u32 = 256;
 /// The maximum number of shards. More threads share them.
-const MOST: usize = 8;
+const MAX_SHARDS: usize = 8;
 /// The number of uses from other shards after which a program is replicated.
-const USES: u32 = 16;
+const USES_BEFORE_REPLICATION: u32 = 16;
 
 /// A shard: an engine and a pool for each kind of program.
 pub(crate) struct EngineShard {
@@ -34,7 +34,7 @@ pub(crate) struct EngineShard {
 
 /// All shards, with the number of slots for each kind of program in each.
 pub(crate) struct EngineShards {
-    lanes: Vec<EngineShard>,
+    shards: Vec<EngineShard>,
     pub(crate) instances: u32,
 }
 
@@ -52,7 +52,7 @@ impl EngineShards {
             let is_least = (lanes, instances) == (1, 1);
             match made {
                 Ok(lanes) if is_least || sandbox::has_address_space() => {
-                    return Ok(Self { lanes, instances });
+                    return Ok(Self { shards: lanes, instances });
                 }
                 Err(RuntimeStartError::Sandbox(error)) if !is_least && error.is_out_of_resources() => {}
                 Ok(_) => {}
@@ -63,7 +63,7 @@ impl EngineShards {
     }
 
     /// Returns the index of the current thread's shard.
-    pub(crate) fn own(&self) -> usize {
+    pub(crate) fn local_shard(&self) -> usize {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static THREAD: Cell<Option<usize>> = const { Cell::new(None) });
         let thread = THREAD.get().unwrap_or_else(|| {
@@ -71,22 +71,22 @@ impl EngineShards {
             THREAD.set(Some(thread));
             thread
         });
-        thread % self.lanes.len()
+        thread % self.shards.len()
     }
 
     /// Returns a shard. Panics if the index is out of range.
-    pub(crate) fn at(&self, lane: usize) -> &EngineShard {
-        &self.lanes[lane]
+    pub(crate) fn shard(&self, lane: usize) -> &EngineShard {
+        &self.shards[lane]
     }
 
     /// Returns the engines of all shards.
     pub(crate) fn engines(&self) -> Vec<&Engine> {
-        self.lanes.iter().flat_map(EngineShard::engines).collect()
+        self.shards.iter().flat_map(EngineShard::engines).collect()
     }
 
     /// Wraps code that was compiled for a shard.
-    pub(crate) fn compiled<T>(&self, home: usize, made: T) -> Arc<ShardedCode<T>> {
-        Arc::new(ShardedCode::new(made, home, self.lanes.len()))
+    pub(crate) fn wrap_compiled<T>(&self, home: usize, made: T) -> Arc<ShardedCode<T>> {
+        Arc::new(ShardedCode::new(made, home, self.shards.len()))
     }
 }
 
@@ -107,7 +107,7 @@ impl EngineShard {
     fn reserve(pool: PoolSize) -> Result<Self, RuntimeStartError> {
         let plain = Sandbox::new(GuestClass::Plain, pool)?;
         let mut linker = Linker::new(plain.engine());
-        host::add(&mut linker).map_err(RuntimeStartError::link("of plain modules"))?;
+        host::add_host_functions(&mut linker).map_err(RuntimeStartError::link_error("of plain modules"))?;
         Ok(Self {
             c: CEnvironment::load(pool)?,
             javascript: JavascriptEnvironment::load(pool)?,
@@ -118,62 +118,65 @@ impl EngineShard {
 
 /// Compiled code, by shard.
 pub(crate) struct ShardedCode<T> {
-    home: usize,
-    lanes: Box<[OnceLock<T>]>,
+    home_shard: usize,
+    code_by_shard: Box<[OnceLock<T>]>,
     /// The number of uses from shards that lack the code.
     uses: AtomicU32,
 }
 
 impl<T> ShardedCode<T> {
     /// Creates an entry for one of `count` shards.
-    fn new(made: T, home: usize, count: usize) -> Self {
-        let lanes: Box<[OnceLock<T>]> = (0..count).map(|_| OnceLock::new()).collect();
-        let _ = lanes[home].set(made);
-        Self { home, lanes, uses: AtomicU32::new(0) }
+    fn new(made: T, home_shard: usize, count: usize) -> Self {
+        let code_by_shard: Box<[OnceLock<T>]> = (0..count).map(|_| OnceLock::new()).collect();
+        let _ = code_by_shard[home_shard].set(made);
+        Self { home_shard, code_by_shard, uses: AtomicU32::new(0) }
     }
 
     /// Returns the shard to run in, and whether to replicate the code to the thread's own shard now.
-    pub(crate) fn lane(&self, own: usize) -> (usize, bool) {
-        if self.lanes[own].get().is_some() {
+    pub(crate) fn shard_to_run(&self, own: usize) -> (usize, bool) {
+        if self.code_by_shard[own].get().is_some() {
             return (own, false);
         }
-        (self.home, self.uses.fetch_add(1, Relaxed) % USES == USES - 1)
+        (
+            self.home_shard,
+            self.uses.fetch_add(1, Relaxed) % USES_BEFORE_REPLICATION == USES_BEFORE_REPLICATION - 1,
+        )
     }
 
     /// Returns the code in a shard, if it is there.
-    pub(crate) fn at(&self, lane: usize) -> Option<&T> {
-        self.lanes[lane].get()
+    pub(crate) fn code_in_shard(&self, lane: usize) -> Option<&T> {
+        self.code_by_shard[lane].get()
     }
 
     /// Returns the code in the shard that it was compiled for.
-    pub(crate) fn home(&self) -> Option<&T> {
-        self.at(self.home)
+    pub(crate) fn home_code(&self) -> Option<&T> {
+        self.code_in_shard(self.home_shard)
     }
 
     /// Sets the code of another shard. Returns `false` if it was already set.
-    pub(crate) fn take_into(&self, lane: usize, made: T) -> bool {
-        self.lanes[lane].set(made).is_ok()
+    pub(crate) fn replicate_to(&self, lane: usize, made: T) -> bool {
+        self.code_by_shard[lane].set(made).is_ok()
     }
 }
 
 /// Returns the default number of slots: the memory that they retain between programs fits into half of the
 /// process's memory limit.
-pub(crate) fn usual_instances(memory: Option<u64>) -> u32 {
-    let fitting = memory.map_or(u64::MAX, |memory| memory / 2 / kept());
-    u32::try_from(fitting).unwrap_or(INSTANCES).clamp(1, INSTANCES)
+pub(crate) fn default_instances(memory: Option<u64>) -> u32 {
+    let fitting = memory.map_or(u64::MAX, |memory| memory / 2 / retained_bytes());
+    u32::try_from(fitting).unwrap_or(DEFAULT_INSTANCES).clamp(1, DEFAULT_INSTANCES)
 }
 
 /// Returns the number of shards for these threads and slots: the memory that all slots retain fits into half
 /// of the limit, too.
-pub(crate) fn usual_lanes(threads: usize, instances: u32, memory: Option<u64>) -> usize {
-    let lane = kept().saturating_mul(instances.max(1).into());
+pub(crate) fn default_shard_count(threads: usize, instances: u32, memory: Option<u64>) -> usize {
+    let lane = retained_bytes().saturating_mul(instances.max(1).into());
     let fitting = memory.map_or(u64::MAX, |memory| memory / 2 / lane);
-    let most = threads.min(MOST).min(instances as usize);
-    usize::try_from(fitting).unwrap_or(MOST).min(most).max(1)
+    let most = threads.min(MAX_SHARDS).min(instances as usize);
+    usize::try_from(fitting).unwrap_or(MAX_SHARDS).min(most).max(1)
 }
 
 /// Returns the bytes that a slot of each kind retains, in total.
-fn kept() -> u64 {
+fn retained_bytes() -> u64 {
     [GuestClass::C, GuestClass::Javascript, GuestClass::Plain]
         .map(GuestClass::max_resident_bytes)
         .iter()
@@ -186,32 +189,33 @@ mod tests {
 
     #[test]
     fn retained_memory_fits_into_half_of_the_limit() {
-        assert_eq!(usual_instances(None), 256);
-        assert_eq!(usual_instances(Some(64 << 30)), 256);
-        let few = usual_instances(Some(512 << 20));
+        assert_eq!(default_instances(None), 256);
+        assert_eq!(default_instances(Some(64 << 30)), 256);
+        let few = default_instances(Some(512 << 20));
         assert!((32..100).contains(&few), "{few}");
-        assert_eq!(usual_instances(Some(1 << 20)), 1);
+        assert_eq!(default_instances(Some(1 << 20)), 1);
     }
 
     #[test]
     fn gives_each_thread_a_shard_if_memory_allows() {
-        assert_eq!(usual_lanes(2, 256, None), 2);
-        assert_eq!(usual_lanes(64, 256, None), MOST);
-        assert_eq!(usual_lanes(4, 256, Some(64 << 30)), 4);
-        assert_eq!(usual_lanes(4, 256, Some(5 << 30)), 2);
-        assert_eq!(usual_lanes(4, 256, Some(512 << 20)), 1);
-        assert_eq!(usual_lanes(4, 1, None), 1, "a single slot needs one shard");
+        assert_eq!(default_shard_count(2, 256, None), 2);
+        assert_eq!(default_shard_count(64, 256, None), MAX_SHARDS);
+        assert_eq!(default_shard_count(4, 256, Some(64 << 30)), 4);
+        assert_eq!(default_shard_count(4, 256, Some(5 << 30)), 2);
+        assert_eq!(default_shard_count(4, 256, Some(512 << 20)), 1);
+        assert_eq!(default_shard_count(4, 1, None), 1, "a single slot needs one shard");
     }
 
     #[test]
     fn requests_replication_after_some_uses_from_other_shards() {
         let compiled = ShardedCode::new('a', 1, 2);
-        assert_eq!(compiled.lane(1), (1, false));
-        let wanted: Vec<u32> = (1..=3 * USES).filter(|_| compiled.lane(0).1).collect();
+        assert_eq!(compiled.shard_to_run(1), (1, false));
+        let wanted: Vec<u32> =
+            (1..=3 * USES_BEFORE_REPLICATION).filter(|_| compiled.shard_to_run(0).1).collect();
         assert_eq!(wanted.len(), 3, "and again if replication failed");
-        assert_eq!((compiled.lane(0).0, compiled.at(0)), (1, None));
-        assert!(compiled.take_into(0, 'b'));
-        assert!(!compiled.take_into(0, 'c'));
-        assert_eq!((compiled.lane(0), compiled.at(0)), ((0, false), Some(&'b')));
+        assert_eq!((compiled.shard_to_run(0).0, compiled.code_in_shard(0)), (1, None));
+        assert!(compiled.replicate_to(0, 'b'));
+        assert!(!compiled.replicate_to(0, 'c'));
+        assert_eq!((compiled.shard_to_run(0), compiled.code_in_shard(0)), ((0, false), Some(&'b')));
     }
 }

@@ -24,13 +24,13 @@ pub(crate) enum LimitKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EffectiveLimit {
     pub(crate) value: u64,
-    pub(crate) granted: bool,
+    pub(crate) is_from_client: bool,
 }
 
 /// The limits of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunLimits {
-    caps: [EffectiveLimit; 7],
+    effective_limits: [EffectiveLimit; 7],
 }
 
 impl LimitKind {
@@ -79,7 +79,7 @@ impl LimitKind {
 
 impl RunLimits {
     /// Returns the operator's limits.
-    pub(crate) fn caps(config: &QueryLimitsConfig) -> Self {
+    pub(crate) fn from_config(config: &QueryLimitsConfig) -> Self {
         let millis =
             |duration: services::DurationConfig| u64::try_from(duration.0.as_millis()).unwrap_or(u64::MAX);
         let cap = |limit| match limit {
@@ -91,14 +91,17 @@ impl RunLimits {
             LimitKind::Received => config.upstream_bytes.0,
             LimitKind::Output => config.response_body.0,
         };
-        Self { caps: LimitKind::ALL.map(|limit| EffectiveLimit { value: cap(limit), granted: false }) }
+        Self {
+            effective_limits: LimitKind::ALL
+                .map(|limit| EffectiveLimit { value: cap(limit), is_from_client: false }),
+        }
     }
 
     /// Applies the client's `ORFA-Limit`.
     ///
     /// # Errors
     /// A header that is not a dictionary (RFC 9651), an unknown name, or a value that is not a whole number.
-    pub(crate) fn granted(mut self, header: &str) -> Result<Self, QueryError> {
+    pub(crate) fn with_client_limits(mut self, header: &str) -> Result<Self, QueryError> {
         let wrong = |detail: String| QueryError::Header { header: "ORFA-Limit", detail };
         let dictionary: Dictionary =
             Parser::new(header).parse().map_err(|error| wrong(format!("not a dictionary: {error}")))?;
@@ -107,31 +110,31 @@ impl RunLimits {
             let limit = limit.ok_or_else(|| wrong(format!("there is no limit `{word}`")))?;
             let number = whole_number(entry).filter(|number| *number > 0);
             let value = number.ok_or_else(|| wrong(format!("`{word}` is not a whole number above 0")))?;
-            let cap = &mut self.caps[limit as usize];
+            let cap = &mut self.effective_limits[limit as usize];
             if value < cap.value {
-                *cap = EffectiveLimit { value, granted: true };
+                *cap = EffectiveLimit { value, is_from_client: true };
             }
         }
         Ok(self)
     }
 
     /// Returns every limit by name.
-    pub(crate) fn words(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn iter_by_name(&self) -> impl Iterator<Item = (&'static str, u64)> {
         LimitKind::ALL.into_iter().map(|limit| (limit.word(), self.value(limit)))
     }
 
     /// Returns these limits with another value for one of them.
-    pub(crate) fn with(mut self, limit: LimitKind, value: u64) -> Self {
-        self.caps[limit as usize].value = value;
+    pub(crate) fn with_value(mut self, limit: LimitKind, value: u64) -> Self {
+        self.effective_limits[limit as usize].value = value;
         self
     }
 
-    pub(crate) fn cap(&self, limit: LimitKind) -> EffectiveLimit {
-        self.caps[limit as usize]
+    pub(crate) fn effective_limit(&self, limit: LimitKind) -> EffectiveLimit {
+        self.effective_limits[limit as usize]
     }
 
     pub(crate) fn value(&self, limit: LimitKind) -> u64 {
-        self.cap(limit).value
+        self.effective_limit(limit).value
     }
 
     pub(crate) fn millis(&self, limit: LimitKind) -> Duration {
@@ -143,8 +146,8 @@ impl RunLimits {
     }
 
     /// Returns the error for exceeding a limit.
-    pub(crate) fn exceeded(&self, limit: LimitKind) -> QueryError {
-        let EffectiveLimit { value, granted } = self.cap(limit);
+    pub(crate) fn exceeded_error(&self, limit: LimitKind) -> QueryError {
+        let EffectiveLimit { value, is_from_client: granted } = self.effective_limit(limit);
         QueryError::Limit { limit, value, granted }
     }
 }
@@ -165,10 +168,16 @@ mod tests {
 
     #[test]
     fn applies_the_smaller_limit() {
-        let caps = RunLimits::caps(&QueryLimitsConfig::default());
-        let limits = caps.granted("cpu=10, calls=100000, memory=1048576").unwrap();
-        assert_eq!(limits.cap(LimitKind::Cpu), EffectiveLimit { value: 10, granted: true });
-        assert_eq!(limits.cap(LimitKind::Calls), EffectiveLimit { value: 200, granted: false });
+        let caps = RunLimits::from_config(&QueryLimitsConfig::default());
+        let limits = caps.with_client_limits("cpu=10, calls=100000, memory=1048576").unwrap();
+        assert_eq!(
+            limits.effective_limit(LimitKind::Cpu),
+            EffectiveLimit { value: 10, is_from_client: true }
+        );
+        assert_eq!(
+            limits.effective_limit(LimitKind::Calls),
+            EffectiveLimit { value: 200, is_from_client: false }
+        );
         assert_eq!(limits.value(LimitKind::Memory), 1 << 20);
     }
 
@@ -176,15 +185,18 @@ mod tests {
     fn rejects_unknown_limits_and_invalid_values() {
         for header in ["cpus=1", "cpu=fast", "cpu=1.5", "cpu", "cpu=(1 2)", "cpu=0", "cpu=-1", "=", "cpu=1,"]
         {
-            assert!(RunLimits::caps(&QueryLimitsConfig::default()).granted(header).is_err(), "{header}");
+            assert!(
+                RunLimits::from_config(&QueryLimitsConfig::default()).with_client_limits(header).is_err(),
+                "{header}"
+            );
         }
     }
 
     proptest::proptest! {
         #[test]
         fn parses_any_header_without_raising_limits(header in "[a-z0-9=, .;\"()-]{0,40}") {
-            let caps = RunLimits::caps(&QueryLimitsConfig::default());
-            if let Ok(limits) = caps.granted(&header) {
+            let caps = RunLimits::from_config(&QueryLimitsConfig::default());
+            if let Ok(limits) = caps.with_client_limits(&header) {
                 for limit in LimitKind::ALL {
                     proptest::prop_assert!(limits.value(limit) <= caps.value(limit));
                 }

@@ -21,19 +21,19 @@ use crate::run::EntryPoints;
 use crate::token::SessionId;
 
 /// The maximum growth of an instance, in bytes of linear memory.
-pub(crate) const GROWTH: usize = 512 << 10;
+pub(crate) const MAX_GROWTH: usize = 512 << 10;
 /// The maximum number of instances per session, as needed by concurrent requests.
-const EACH: usize = 4;
+const MAX_PER_SESSION: usize = 4;
 /// The time after which an unused instance is dropped.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum share of one client: the reciprocal of the fraction of all warm instances.
-const SHARE: usize = 8;
-const SWEEP: Duration = Duration::from_secs(10);
+const CLIENT_SHARE: usize = 8;
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A warm instance, between two requests.
 pub(crate) struct WarmInstance {
     pub(crate) store: Store<QueryGuest>,
-    pub(crate) seat: Box<WarmInstanceState>,
+    pub(crate) state: Box<WarmInstanceState>,
 }
 
 /// The state of an instance in addition to its store.
@@ -44,14 +44,14 @@ pub(crate) struct WarmInstanceState {
     /// The client that it was made for, which may have a part of all warm instances.
     client: ShareKey,
     /// Bytes of linear memory before the first run.
-    first: usize,
+    initial_memory: usize,
     uses: u32,
-    last: Instant,
+    last_used: Instant,
 }
 
 /// The pool of warm instances.
 pub(crate) struct WarmInstancePool {
-    most: usize,
+    max_instances: usize,
     inner: Arc<Mutex<WarmInstancePoolInner>>,
 }
 
@@ -59,40 +59,45 @@ pub(crate) struct WarmInstancePool {
 struct WarmInstancePoolInner {
     sessions: RandomMap<SessionId, SessionBucket>,
     count: usize,
-    is_swept: bool,
+    is_sweeping: bool,
 }
 
 /// The instances of a session: at least one.
 struct SessionBucket {
     /// The key of the session's program.
     key: CacheKey,
-    lives: Vec<WarmInstance>,
+    instances: Vec<WarmInstance>,
 }
 
 /// Whether an instance has grown too much to be kept, given its linear memory now and before its first run.
 pub(crate) fn has_outgrown(linear: usize, first: usize) -> bool {
-    linear > first + GROWTH
+    linear > first + MAX_GROWTH
 }
 
 impl WarmInstanceState {
-    pub(crate) fn new(entry: EntryPoints, permit: FairPermit, client: ShareKey, first: usize) -> Self {
-        Self { entry, permit, client, first, uses: 0, last: Instant::now() }
+    pub(crate) fn new(
+        entry: EntryPoints,
+        permit: FairPermit,
+        client: ShareKey,
+        initial_memory: usize,
+    ) -> Self {
+        Self { entry, permit, client, initial_memory, uses: 0, last_used: Instant::now() }
     }
 
     /// Returns the bytes of linear memory before the first run.
-    pub(crate) fn first(&self) -> usize {
-        self.first
+    pub(crate) fn initial_memory(&self) -> usize {
+        self.initial_memory
     }
 
-    fn value(&self, now: Instant) -> f64 {
-        let age = now.saturating_duration_since(self.last) + Duration::from_secs(1);
+    fn eviction_value(&self, now: Instant) -> f64 {
+        let age = now.saturating_duration_since(self.last_used) + Duration::from_secs(1);
         f64::from(self.uses) / age.as_secs_f64()
     }
 }
 
 impl WarmInstancePool {
     pub(crate) fn new(instances: u32) -> Self {
-        Self { most: (instances / 2) as usize, inner: Arc::default() }
+        Self { max_instances: (instances / 2) as usize, inner: Arc::default() }
     }
 
     /// Takes an instance of this session for one request.
@@ -102,44 +107,47 @@ impl WarmInstancePool {
         if lot.get().key != key {
             return None;
         }
-        let mut live = lot.get_mut().lives.pop();
-        if lot.get().lives.is_empty() {
+        let mut live = lot.get_mut().instances.pop();
+        if lot.get().instances.is_empty() {
             lot.remove();
         }
         inner.count -= usize::from(live.is_some());
         drop(inner);
         if let Some(live) = &mut live {
-            live.seat.permit.set_busy();
+            live.state.permit.set_busy();
         }
         live
     }
 
     /// Adds an instance, after its first run or a later one.
     pub(crate) fn put(&self, session: SessionId, key: CacheKey, mut live: WarmInstance, now: Instant) {
-        if has_outgrown(live.store.data().linear(), live.seat.first) || self.most == 0 {
+        if has_outgrown(live.store.data().linear_memory(), live.state.initial_memory)
+            || self.max_instances == 0
+        {
             return;
         }
-        live.seat.uses = live.seat.uses.saturating_add(1);
-        live.seat.last = now;
-        live.seat.permit.set_idle();
+        live.state.uses = live.state.uses.saturating_add(1);
+        live.state.last_used = now;
+        live.state.permit.set_idle();
         // Evicted instances are dropped after the lock is released.
         let mut gone = Vec::new();
         let mut inner = lock(&self.inner);
-        let lot = inner.sessions.entry(session).or_insert_with(|| SessionBucket { key, lives: Vec::new() });
-        if lot.key != key || lot.lives.len() >= EACH {
+        let lot =
+            inner.sessions.entry(session).or_insert_with(|| SessionBucket { key, instances: Vec::new() });
+        if lot.key != key || lot.instances.len() >= MAX_PER_SESSION {
             return;
         }
-        let client = live.seat.client;
-        lot.lives.push(live);
+        let client = live.state.client;
+        lot.instances.push(live);
         inner.count += 1;
-        let share = (self.most / SHARE).max(1);
-        if inner.count > share && inner.held(client) > share {
-            gone.extend(inner.least(now, |seat| seat.client == client));
-        } else if inner.count > self.most {
-            gone.extend(inner.least(now, |_| true));
+        let share = (self.max_instances / CLIENT_SHARE).max(1);
+        if inner.count > share && inner.client_count(client) > share {
+            gone.extend(inner.remove_least_valuable(now, |seat| seat.client == client));
+        } else if inner.count > self.max_instances {
+            gone.extend(inner.remove_least_valuable(now, |_| true));
         }
-        if !std::mem::replace(&mut inner.is_swept, true) {
-            tokio::spawn(watch_polls(PollSite::Query, sweep(Arc::downgrade(&self.inner))));
+        if !std::mem::replace(&mut inner.is_sweeping, true) {
+            tokio::spawn(watch_polls(PollSite::Query, sweep_idle(Arc::downgrade(&self.inner))));
         }
         drop(inner);
     }
@@ -152,24 +160,32 @@ impl WarmInstancePool {
 
 impl WarmInstancePoolInner {
     /// Returns the number of a client's instances. There are at most a few hundred in all.
-    fn held(&self, client: ShareKey) -> usize {
-        self.sessions.values().flat_map(|lot| &lot.lives).filter(|live| live.seat.client == client).count()
+    fn client_count(&self, client: ShareKey) -> usize {
+        self.sessions
+            .values()
+            .flat_map(|lot| &lot.instances)
+            .filter(|live| live.state.client == client)
+            .count()
     }
 
     /// Removes and returns the instance with the lowest value among those that match.
-    fn least(&mut self, now: Instant, which: impl Fn(&WarmInstanceState) -> bool) -> Option<WarmInstance> {
+    fn remove_least_valuable(
+        &mut self,
+        now: Instant,
+        which: impl Fn(&WarmInstanceState) -> bool,
+    ) -> Option<WarmInstance> {
         let all = self.sessions.iter().flat_map(|(key, lot)| {
-            lot.lives
+            lot.instances
                 .iter()
                 .enumerate()
-                .filter(|(_, live)| which(&live.seat))
+                .filter(|(_, live)| which(&live.state))
                 .map(move |(at, live)| (live, *key, at))
         });
-        let values = all.map(|(live, key, at)| (live.seat.value(now), key, at));
+        let values = all.map(|(live, key, at)| (live.state.eviction_value(now), key, at));
         let (_, key, at) = values.min_by(|(a, ..), (b, ..)| a.total_cmp(b))?;
         let lot = self.sessions.get_mut(&key)?;
-        let live = lot.lives.swap_remove(at);
-        if lot.lives.is_empty() {
+        let live = lot.instances.swap_remove(at);
+        if lot.instances.is_empty() {
             self.sessions.remove(&key);
         }
         self.count -= 1;
@@ -177,10 +193,14 @@ impl WarmInstancePoolInner {
     }
 
     /// Removes and returns the idle instances.
-    fn idle(&mut self, now: Instant) -> Vec<WarmInstance> {
+    fn remove_idle(&mut self, now: Instant) -> Vec<WarmInstance> {
         let mut idle = Vec::new();
-        self.sessions.retain(|_, SessionBucket { lives, .. }| {
-            idle.extend(lives.extract_if(.., |live| now.saturating_duration_since(live.seat.last) > IDLE));
+        self.sessions.retain(|_, SessionBucket { instances: lives, .. }| {
+            idle.extend(
+                lives.extract_if(.., |live| {
+                    now.saturating_duration_since(live.state.last_used) > IDLE_TIMEOUT
+                }),
+            );
             !lives.is_empty()
         });
         self.count -= idle.len();
@@ -189,14 +209,14 @@ impl WarmInstancePoolInner {
 }
 
 /// Drops idle instances periodically, until the pool is empty.
-async fn sweep(lives: std::sync::Weak<Mutex<WarmInstancePoolInner>>) {
+async fn sweep_idle(lives: std::sync::Weak<Mutex<WarmInstancePoolInner>>) {
     loop {
-        tokio::time::sleep(SWEEP).await;
+        tokio::time::sleep(SWEEP_INTERVAL).await;
         let Some(lives) = lives.upgrade() else { return };
         let (gone, is_over) = {
             let mut inner = lock(&lives);
-            let gone = inner.idle(Instant::now());
-            inner.is_swept = inner.count > 0;
+            let gone = inner.remove_idle(Instant::now());
+            inner.is_sweeping = inner.count > 0;
             (gone, inner.count == 0)
         };
         // Dropping one takes a tenth of a millisecond, and there may be hundreds.
@@ -226,16 +246,21 @@ mod tests {
     const KEY: CacheKey = [7; 32];
 
     /// Returns an instance of a client.
-    async fn live(sandbox: &Sandbox, slots: &FairSemaphore, client: QuotaKey) -> WarmInstance {
+    async fn new_warm_instance(sandbox: &Sandbox, slots: &FairSemaphore, client: QuotaKey) -> WarmInstance {
         let wasm = r#"(module (memory (export "memory") 1) (func (export "orfa") (param i32 i32)))"#;
         let module = sandbox.compile(&wat::parse_str(wasm).unwrap()).unwrap();
-        let mut store = Store::new(sandbox.engine(), QueryGuest::isolated());
+        let mut store = Store::new(sandbox.engine(), QueryGuest::new_isolated());
         let instance = Linker::new(sandbox.engine()).instantiate_async(&mut store, &module).await.unwrap();
         let run = instance.get_typed_func(&mut store, ENTRY).unwrap();
         let permit = slots.acquire(client).await.unwrap();
         WarmInstance {
             store,
-            seat: Box::new(WarmInstanceState::new(EntryPoints::plain(run), permit, client.queue_share(), 0)),
+            state: Box::new(WarmInstanceState::new(
+                EntryPoints::new_plain(run),
+                permit,
+                client.queue_share(),
+                0,
+            )),
         }
     }
 
@@ -244,7 +269,7 @@ mod tests {
         let (sandbox, slots) = (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::new(16));
         let (lives, client) = (WarmInstancePool::new(16), QuotaKey::new(&"client"));
         for number in 0..4 {
-            lives.put([number; 8], KEY, live(&sandbox, &slots, client).await, Instant::now());
+            lives.put([number; 8], KEY, new_warm_instance(&sandbox, &slots, client).await, Instant::now());
             let inner = lock(&lives.inner);
             assert_eq!((inner.count, inner.sessions.len()), (1, 1));
         }
@@ -260,9 +285,9 @@ mod tests {
         let (sandbox, slots) = (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::new(16));
         let lives = WarmInstancePool::new(16);
         let (attacker, neighbour) = (QuotaKey::new(&"attacker"), QuotaKey::new(&"neighbour"));
-        lives.put([255; 8], KEY, live(&sandbox, &slots, neighbour).await, Instant::now());
+        lives.put([255; 8], KEY, new_warm_instance(&sandbox, &slots, neighbour).await, Instant::now());
         for number in 0..4 {
-            lives.put([number; 8], KEY, live(&sandbox, &slots, attacker).await, Instant::now());
+            lives.put([number; 8], KEY, new_warm_instance(&sandbox, &slots, attacker).await, Instant::now());
         }
         assert_eq!(lives.count(), 2);
         assert!(lives.take([255; 8], KEY).is_some());
@@ -273,7 +298,7 @@ mod tests {
         let (sandbox, slots) =
             (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::with_reserve(2));
         let (lives, client) = (WarmInstancePool::new(2), QuotaKey::new(&"client"));
-        let instance = live(&sandbox, &slots, client).await;
+        let instance = new_warm_instance(&sandbox, &slots, client).await;
         let mut next = Box::pin(slots.acquire(client));
         assert!((&mut next).now_or_never().is_none(), "an instance in use counts");
         lives.put([1; 8], KEY, instance, Instant::now());

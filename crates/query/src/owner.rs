@@ -32,7 +32,7 @@ pub(crate) enum ProgramOwner {
 
 impl ProgramOwner {
     /// Returns the owner of unsigned programs sent with a call.
-    pub(crate) fn of(call: &RequestCall) -> Self {
+    pub(crate) fn from_call(call: &RequestCall) -> Self {
         match (&call.caller, call.connection_details) {
             (CallerId::Anonymous, Some(arrival)) => Self::Network(client_network(arrival.client)),
             (caller, _) => Self::Caller(caller.clone()),
@@ -40,13 +40,13 @@ impl ProgramOwner {
     }
 
     /// Returns the cache key of a program of this owner.
-    pub(crate) fn key(&self, language: ProgramLanguage, hash: &ProgramHash) -> CacheKey {
+    pub(crate) fn cache_key(&self, language: ProgramLanguage, hash: &ProgramHash) -> CacheKey {
         self.hasher().chain_update([language as u8]).chain_update(hash).finalize().into()
     }
 
     /// Returns the owner's identifier, for its share of caches.
-    pub(crate) fn id(&self) -> OwnerId {
-        u64::from_be_bytes(self.mark())
+    pub(crate) fn owner_id(&self) -> OwnerId {
+        u64::from_be_bytes(self.hash_prefix())
     }
 
     /// Returns the quota that the owner's programs are charged to.
@@ -58,7 +58,7 @@ impl ProgramOwner {
         }
     }
 
-    pub(crate) fn mark(&self) -> OwnerPrefix {
+    pub(crate) fn hash_prefix(&self) -> OwnerPrefix {
         let mut mark = OwnerPrefix::default();
         mark.copy_from_slice(&self.hasher().finalize()[..8]);
         mark
@@ -85,10 +85,10 @@ impl ProgramOwner {
 }
 
 /// Returns the holder of a token. For a signed program, an anonymous client's address does not matter.
-pub(crate) fn holder(call: &RequestCall, owner: &ProgramOwner) -> OwnerPrefix {
+pub(crate) fn token_holder(call: &RequestCall, owner: &ProgramOwner) -> OwnerPrefix {
     match owner {
-        ProgramOwner::Key(_) => ProgramOwner::Caller(call.caller.clone()).mark(),
-        owner => owner.mark(),
+        ProgramOwner::Key(_) => ProgramOwner::Caller(call.caller.clone()).hash_prefix(),
+        owner => owner.hash_prefix(),
     }
 }
 
@@ -111,11 +111,11 @@ mod tests {
             address("2001:db8:0:2::1"),
         ];
         let keys: std::collections::HashSet<CacheKey> =
-            owners.iter().map(|owner| owner.key(ProgramLanguage::Wasm, &[7; 32])).collect();
+            owners.iter().map(|owner| owner.cache_key(ProgramLanguage::Wasm, &[7; 32])).collect();
         assert_eq!(keys.len(), owners.len());
         assert_ne!(
-            owners[0].key(ProgramLanguage::Wasm, &[7; 32]),
-            owners[0].key(ProgramLanguage::Javascript, &[7; 32])
+            owners[0].cache_key(ProgramLanguage::Wasm, &[7; 32]),
+            owners[0].cache_key(ProgramLanguage::Javascript, &[7; 32])
         );
     }
 

@@ -84,7 +84,7 @@ pub(crate) enum QueryError {
     Limit { limit: LimitKind, value: u64, granted: bool },
     /// The request's deadline passed before the pool had done the work. The route adds the limit's value.
     #[error("the request's deadline has passed")]
-    Late,
+    DeadlineExceeded,
     #[error("{text}")]
     Failed { kind: FailureKind, text: String, line: u32, column: u32 },
     #[error("the program trapped: {0}")]
@@ -130,11 +130,11 @@ pub(crate) enum QueryError {
 /// Cuts a program's text to the length that problems quote. Problems are not bound by the answer's size
 /// limit.
 pub(crate) fn short(text: &str) -> String {
-    clip(text, 4096)
+    truncate_chars(text, 4096)
 }
 
 /// Returns the first `chars` characters of a text, with an ellipsis if it was cut.
-pub(crate) fn clip(text: &str, chars: usize) -> String {
+pub(crate) fn truncate_chars(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
@@ -175,7 +175,7 @@ impl From<OffloadError> for QueryError {
         match error {
             OffloadError::QuotaExceeded { retry_after } => Self::CompileRate { wait: retry_after },
             OffloadError::QueueFull => GatewayOverloaded.into(),
-            OffloadError::DeadlineExceeded => Self::Late,
+            OffloadError::DeadlineExceeded => Self::DeadlineExceeded,
             OffloadError::Panicked => Self::Gateway("a program or a body could not be read".into()),
         }
     }
@@ -215,7 +215,7 @@ impl ToProblem for QueryError {
             Self::Module(refusal) => refusal.code(),
             Self::Syntax { .. } => "program-syntax",
             Self::Limit { limit, .. } => limit.code(),
-            Self::Late => LimitKind::Deadline.code(),
+            Self::DeadlineExceeded => LimitKind::Deadline.code(),
             Self::Failed { kind, .. } => failure_code(*kind),
             Self::Trapped(_) => "program-trapped",
             Self::NoAnswer => "program-no-answer",
@@ -375,7 +375,7 @@ impl ToProblem for QueryError {
             headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
         }
         if matches!(self, Self::Method { .. } | Self::NoContentType | Self::ContentType(_)) {
-            headers.insert(ACCEPT_QUERY, HeaderValue::from_static(ACCEPTED));
+            headers.insert(ACCEPT_QUERY, HeaderValue::from_static(ACCEPTED_TYPES));
         }
         headers
     }
@@ -384,7 +384,8 @@ impl ToProblem for QueryError {
 /// The header that lists the media types that a resource accepts with the method QUERY (RFC 10008).
 pub(crate) const ACCEPT_QUERY: HeaderName = HeaderName::from_static("accept-query");
 /// The media types of programs.
-pub(crate) const ACCEPTED: &str = "application/wasm, text/javascript, text/typescript, multipart/form-data";
+pub(crate) const ACCEPTED_TYPES: &str =
+    "application/wasm, text/javascript, text/typescript, multipart/form-data";
 
 fn failure_code(kind: FailureKind) -> &'static str {
     match kind {
@@ -437,13 +438,13 @@ impl ToProblem for FailedRun {
 }
 
 /// Builds the problem of a failed run.
-pub(crate) fn failed(
+pub(crate) fn failed_run_problem(
     error: QueryError,
     timing: &str,
     console: String,
     made: &[UpstreamCallRecord],
 ) -> FailedRun {
-    let calls: Vec<Value> = made.iter().filter(|made| told(made)).map(call).collect();
+    let calls: Vec<Value> = made.iter().filter(|made| is_listed_call(made)).map(call_to_json).collect();
     let members = Map::from_iter([("calls".into(), calls.into()), ("console".into(), console.into())]);
     let timing = HeaderValue::from_str(timing).ok();
     let headers =
@@ -452,18 +453,18 @@ pub(crate) fn failed(
 }
 
 /// Whether a problem lists this call: unsafe calls, since they may have changed something, and failed ones.
-fn told(made: &UpstreamCallRecord) -> bool {
+fn is_listed_call(made: &UpstreamCallRecord) -> bool {
     !made.method.is_safe() || !matches!(made.outcome, UpstreamCallOutcome::Status(..400))
 }
 
-fn call(made: &UpstreamCallRecord) -> Value {
+fn call_to_json(made: &UpstreamCallRecord) -> Value {
     let status = match made.outcome {
         UpstreamCallOutcome::NotSent => "not sent".into(),
         UpstreamCallOutcome::NoAnswer => "no answer".into(),
         UpstreamCallOutcome::Status(status) => Value::from(status),
     };
     serde_json::json!({
-        "service": &*made.service, "method": made.method.as_str(), "path": clip(&made.path, 512), "status": status,
+        "service": &*made.service, "method": made.method.as_str(), "path": truncate_chars(&made.path, 512), "status": status,
     })
 }
 

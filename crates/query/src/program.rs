@@ -38,7 +38,7 @@ impl CompiledProgram {
     }
 
     /// Returns the program's class as a number: C, JavaScript, plain.
-    pub(crate) fn class(&self) -> u8 {
+    pub(crate) fn class_index(&self) -> u8 {
         match self {
             Self::C(_) => 0,
             Self::Javascript(_) => 1,
@@ -48,20 +48,20 @@ impl CompiledProgram {
 
     /// Returns the shard to run in for a thread of shard `own`, and whether to replicate the program to `own`
     /// now. JavaScript runs in any shard.
-    pub(crate) fn lane(&self, own: usize) -> (usize, bool) {
+    pub(crate) fn shard_to_run(&self, own: usize) -> (usize, bool) {
         match self {
-            Self::C(program) => program.lane(own),
+            Self::C(program) => program.shard_to_run(own),
             Self::Javascript(_) => (own, false),
-            Self::Plain(module) => module.lane(own),
+            Self::Plain(module) => module.shard_to_run(own),
         }
     }
 
     /// Returns the compiled module, if there is one.
     pub(crate) fn module(&self) -> Option<&Module> {
         match self {
-            Self::C(program) => program.home().map(|program| &program.module),
+            Self::C(program) => program.home_code().map(|program| &program.module),
             Self::Javascript(_) => None,
-            Self::Plain(module) => module.home(),
+            Self::Plain(module) => module.home_code(),
         }
     }
 }
@@ -84,7 +84,7 @@ pub(crate) enum ImportOrigin {
 /// and columns stay the same as in the author's source.
 ///
 /// The CPU time of the thread that strips types is passed to `elsewhere`.
-pub(crate) fn javascript(
+pub(crate) fn to_javascript(
     language: ProgramLanguage,
     source: &[u8],
     elsewhere: impl FnOnce(Duration),
@@ -106,22 +106,26 @@ pub(crate) fn javascript(
 }
 
 /// Resolves a query module's imports in the environment.
-pub(crate) fn link(environment: &CEnvironment, module: Module) -> Result<CProgram, QueryError> {
-    let imports = module.imports().map(|import| find(environment, &import)).collect::<Result<_, _>>()?;
+pub(crate) fn link_imports(environment: &CEnvironment, module: Module) -> Result<CProgram, QueryError> {
+    let imports =
+        module.imports().map(|import| resolve_import(environment, &import)).collect::<Result<_, _>>()?;
     let has_constructors = module.get_export(CONSTRUCTORS).is_some_and(|export| export.func().is_some());
     let constructors = has_constructors.then(|| module.get_export_index(CONSTRUCTORS)).flatten();
     let entry = module.get_export_index(ENTRY).ok_or(ModuleRefusal::NoEntry)?;
     Ok(CProgram { module, imports, constructors, entry })
 }
 
-fn find(environment: &CEnvironment, import: &sandbox::ImportType<'_>) -> Result<ImportOrigin, ModuleRefusal> {
+fn resolve_import(
+    environment: &CEnvironment,
+    import: &sandbox::ImportType<'_>,
+) -> Result<ImportOrigin, ModuleRefusal> {
     let (module, name) = (import.module(), import.name());
     if module == HOST_MODULE {
         return Ok(ImportOrigin::Host(name.into()));
     }
     let missing = || ModuleRefusal::Import { module: module.into(), name: name.into() };
     let (export, ty) = environment.export(name).ok_or_else(missing)?;
-    if !same_kind(&import.ty(), ty) {
+    if !is_compatible_type(&import.ty(), ty) {
         return Err(ModuleRefusal::ImportType { module: module.into(), name: name.into() });
     }
     Ok(ImportOrigin::Environment(export))
@@ -129,7 +133,7 @@ fn find(environment: &CEnvironment, import: &sandbox::ImportType<'_>) -> Result<
 
 /// Whether an export satisfies an import. Function types have to be equal; the engine checks the sizes of
 /// memories and tables.
-fn same_kind(import: &ExternType, export: &ExternType) -> bool {
+fn is_compatible_type(import: &ExternType, export: &ExternType) -> bool {
     match (import, export) {
         (ExternType::Func(a), ExternType::Func(b)) => a.matches(b),
         (ExternType::Global(a), ExternType::Global(b)) => {

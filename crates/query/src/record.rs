@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 
 use crate::claim::ResolvedProgram;
 use crate::program::CompiledProgram;
-use crate::stored::hex;
+use crate::stored::to_hex;
 
 pub(crate) use data::RecordedBytes;
 pub use recorder::ANYONE;
@@ -133,10 +133,10 @@ pub enum RecordingError {
 }
 
 impl ProgramFacts {
-    pub(crate) fn of(claim: &ResolvedProgram, program: &CompiledProgram) -> Self {
+    pub(crate) fn from_program(claim: &ResolvedProgram, program: &CompiledProgram) -> Self {
         Self {
             media_type: claim.language.media_type().to_owned(),
-            sha256: hex(&claim.hash),
+            sha256: to_hex(&claim.hash),
             environment: program.environment().map(str::to_owned),
         }
     }
@@ -147,32 +147,32 @@ impl RunRecording {
     ///
     /// # Errors
     /// If it is incomplete, of another version, or not a recording.
-    pub fn read(text: &[u8]) -> Result<Self, RecordingError> {
+    pub fn parse(text: &[u8]) -> Result<Self, RecordingError> {
         /// The part that all versions have in common.
         #[derive(Deserialize)]
         struct VersionHeader {
             version: Option<Value>,
         }
-        let versioned: VersionHeader = serde_json::from_slice(text).map_err(|error| wrong(&error))?;
+        let versioned: VersionHeader = serde_json::from_slice(text).map_err(|error| parse_error(&error))?;
         match versioned.version {
             Some(version) if version == VERSION => {}
             Some(version) => return Err(RecordingError::Version(version.to_string())),
             None => return Err(RecordingError::Malformed("it has no `version`".into())),
         }
-        let recording: Self = serde_json::from_slice(text).map_err(|error| wrong(&error))?;
-        recording.check()?;
+        let recording: Self = serde_json::from_slice(text).map_err(|error| parse_error(&error))?;
+        recording.check_results()?;
         Ok(recording)
     }
 
     /// Whether these are the bytes of the recorded program.
     #[must_use]
-    pub fn is_of(&self, program: &[u8]) -> bool {
-        self.program.sha256 == sha256(program)
+    pub fn is_recording_of(&self, program: &[u8]) -> bool {
+        self.program.sha256 == sha256_hex(program)
     }
 
     /// Returns the memory limit of the recorded run, in bytes.
     #[must_use]
-    pub fn memory(&self) -> u64 {
+    pub fn memory_limit(&self) -> u64 {
         self.limits.get("memory").copied().unwrap_or_default()
     }
 
@@ -183,7 +183,7 @@ impl RunRecording {
     }
 
     /// Checks that every finished call has a result.
-    fn check(&self) -> Result<(), RecordingError> {
+    fn check_results(&self) -> Result<(), RecordingError> {
         let mut ended = self.calls.iter().flat_map(|call| &call.ended);
         match ended.find(|handle| !self.responses.contains_key(handle)) {
             Some(handle) => Err(RecordingError::Malformed(format!("`responses` has no {handle}"))),
@@ -194,7 +194,7 @@ impl RunRecording {
 
 impl RunEnd {
     /// Whether both are the same answer, or problems with the same code.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Problem { code, .. }, Self::Problem { code: other, .. }) => code == other,
             _ => self == other,
@@ -213,7 +213,7 @@ impl fmt::Display for RunEnd {
     }
 }
 
-fn wrong(error: &serde_json::Error) -> RecordingError {
+fn parse_error(error: &serde_json::Error) -> RecordingError {
     if error.is_eof() {
         return RecordingError::Short { line: error.line(), column: error.column() };
     }
@@ -221,6 +221,6 @@ fn wrong(error: &serde_json::Error) -> RecordingError {
 }
 
 /// Returns a hash in the format of recordings.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes).into())
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    to_hex(&Sha256::digest(bytes).into())
 }

@@ -29,9 +29,9 @@ use crate::runtime::QueryRuntime;
 pub(crate) use player::{ReplayState, ReplayStop};
 
 /// The factor by which the CPU limit is raised, since this machine may be slower or busy.
-const SLOWER: u64 = 20;
+const CPU_LIMIT_FACTOR: u64 = 20;
 /// The deadline of a replay in milliseconds. A replay never waits for a service.
-const DEADLINE: u64 = 600_000;
+const REPLAY_DEADLINE_MILLIS: u64 = 600_000;
 
 /// The result of a replay.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub struct ReplayResult {
     /// The end of the run.
     pub end: ReplayEnd,
     /// Whether the recorded run ended in the same way. Always true for the recorded program.
-    pub same: bool,
+    pub is_same_end: bool,
     /// The end of the program's console output.
     pub console: String,
     /// The number of host calls.
@@ -65,7 +65,7 @@ pub enum ReplayEnd {
         /// The message.
         detail: String,
         /// The line and column in the program, from 1, if known.
-        place: Option<(u32, u32)>,
+        position: Option<(u32, u32)>,
     },
 }
 
@@ -99,16 +99,16 @@ impl RunRecording {
         language: ProgramLanguage,
         program: Bytes,
     ) -> Result<ReplayResult, ReplayError> {
-        let exact = self.is_of(&program);
+        let exact = self.is_recording_of(&program);
         let end = self.end.clone();
-        let known = runtime.stored(language, &program).map_err(|error| unfit(&error))?;
+        let known = runtime.compile_stored(language, &program).map_err(|error| program_error(&error))?;
         let program = &known.program;
-        let (mut guest, input) = (guest(&self, runtime.offload().clone())?, self.input.0.clone());
-        guest.tape = HostCallMode::Plays(Box::new(ReplayState::new(self, exact)));
+        let (mut guest, input) = (replay_guest(&self, runtime.offload().clone())?, self.input.0.clone());
+        guest.tape = HostCallMode::Replaying(Box::new(ReplayState::new(self, exact)));
         let client = guest.call.quota_key();
         let stage = ExecutionSlot::new(runtime, program, guest, None, None);
         let ended = run(runtime, program, client, stage, &input, false).await;
-        judge(ended, end, exact)
+        compare_end(ended, end, exact)
     }
 }
 
@@ -116,24 +116,24 @@ impl RunRecording {
 ///
 /// # Errors
 /// Syntax errors, and bytes that are not UTF-8.
-pub fn javascript(language: ProgramLanguage, source: &[u8]) -> Result<Arc<str>, ReplayError> {
-    crate::program::javascript(language, source, drop).map_err(|error| unfit(&error))
+pub fn convert_to_javascript(language: ProgramLanguage, source: &[u8]) -> Result<Arc<str>, ReplayError> {
+    crate::program::to_javascript(language, source, drop).map_err(|error| program_error(&error))
 }
 
 /// Returns the recorded limits, with raised time limits.
-fn limits(words: &BTreeMap<String, u64>) -> Result<RunLimits, ReplayError> {
-    let mut limits = RunLimits::caps(&crate::config::QueryLimitsConfig::default());
+fn replay_limits(words: &BTreeMap<String, u64>) -> Result<RunLimits, ReplayError> {
+    let mut limits = RunLimits::from_config(&crate::config::QueryLimitsConfig::default());
     for limit in LimitKind::ALL {
         let value = words.get(limit.word()).copied();
         let missing = || ReplayError::Malformed(format!("`limits` has no `{}`", limit.word()));
-        limits = limits.with(limit, value.ok_or_else(missing)?);
+        limits = limits.with_value(limit, value.ok_or_else(missing)?);
     }
-    let cpu = limits.value(LimitKind::Cpu).saturating_mul(SLOWER).min(DEADLINE);
-    Ok(limits.with(LimitKind::Cpu, cpu).with(LimitKind::Deadline, DEADLINE))
+    let cpu = limits.value(LimitKind::Cpu).saturating_mul(CPU_LIMIT_FACTOR).min(REPLAY_DEADLINE_MILLIS);
+    Ok(limits.with_value(LimitKind::Cpu, cpu).with_value(LimitKind::Deadline, REPLAY_DEADLINE_MILLIS))
 }
 
 /// Creates a guest whose services exist by name only: no requests are sent.
-fn guest(recording: &RunRecording, offload: OffloadPool) -> Result<QueryGuest, ReplayError> {
+fn replay_guest(recording: &RunRecording, offload: OffloadPool) -> Result<QueryGuest, ReplayError> {
     let malformed = |what: String| ReplayError::Malformed(what);
     let nowhere = |name: &String| {
         let config: Result<ServiceConfig, _> =
@@ -141,52 +141,57 @@ fn guest(recording: &RunRecording, offload: OffloadPool) -> Result<QueryGuest, R
         config.map(|config| (name.clone(), config)).map_err(|error| malformed(error.to_string()))
     };
     let config: BTreeMap<_, _> = recording.services.iter().map(nowhere).collect::<Result<_, _>>()?;
-    let services = ServiceSet::new(&config).map_err(|problems| malformed(first(&problems)))?;
+    let services = ServiceSet::new(&config).map_err(|problems| malformed(first_message(&problems)))?;
     let route = json!({ "services": recording.services, "methods": recording.methods });
     let route: QueryConfig = serde_json::from_value(route).map_err(|error| malformed(error.to_string()))?;
     let mut problems = Vec::new();
-    let access = Arc::new(route::access(&route, &services, &mut problems));
+    let access = Arc::new(route::build_access(&route, &services, &mut problems));
     if !problems.is_empty() {
-        return Err(malformed(first(&problems)));
+        return Err(malformed(first_message(&problems)));
     }
-    let limits = limits(&recording.limits)?;
+    let limits = replay_limits(&recording.limits)?;
     let call = RequestCall {
-        budget: Arc::new(crate::run::budget(&limits, std::time::Instant::now())),
+        budget: Arc::new(crate::run::new_budget(&limits, std::time::Instant::now())),
         ..RequestCall::unlimited()
     };
     Ok(QueryGuest::new(access, call, offload, limits, recording.safe_only))
 }
 
-fn first(problems: &[services::ConfigProblem]) -> String {
+fn first_message(problems: &[services::ConfigProblem]) -> String {
     problems.first().map_or_else(String::new, |problem| problem.message.clone())
 }
 
-fn unfit(error: &QueryError) -> ReplayError {
+fn program_error(error: &QueryError) -> ReplayError {
     ReplayError::Program { code: error.code(), detail: error.to_string() }
 }
 
 /// Compares the end of a run with the recorded one.
-fn judge(ended: RunResult, recorded: RunEnd, exact: bool) -> Result<ReplayResult, ReplayError> {
-    let HostCallMode::Plays(player) = ended.tape else {
+fn compare_end(ended: RunResult, recorded: RunEnd, exact: bool) -> Result<ReplayResult, ReplayError> {
+    let HostCallMode::Replaying(player) = ended.tape else {
         return Err(ReplayError::Malformed("the recording is missing".into()));
     };
-    let (calls, rest) = player.place();
-    let over = matches!(&ended.result, Err(QueryError::Replay(ReplayStop::Over)));
+    let (calls, rest) = player.progress();
+    let over = matches!(&ended.result, Err(QueryError::Replay(ReplayStop::RecordedEnd)));
     let end = match &ended.result {
-        Ok(()) => RunEnd::of(&ended.answer),
-        Err(QueryError::Replay(ReplayStop::Over)) => recorded.clone(),
+        Ok(()) => RunEnd::from_answer(&ended.answer),
+        Err(QueryError::Replay(ReplayStop::RecordedEnd)) => recorded.clone(),
         Err(QueryError::Replay(stop)) => return Err(ReplayError::Diverged(stop.to_string())),
-        Err(error) => RunEnd::failed(error, false),
+        Err(error) => RunEnd::from_error(error, false),
     };
-    let same = over || (rest == 0 && end.is_like(&recorded));
+    let same = over || (rest == 0 && end.is_equivalent(&recorded));
     if exact && !same {
         let diverged = format!("the run ended with {end}, the recorded one with {recorded}");
         return Err(ReplayError::Diverged(diverged));
     }
-    Ok(ReplayResult { end: replayed(end, ended.answer), same, console: ended.console.into_text(), calls })
+    Ok(ReplayResult {
+        end: to_replay_end(end, ended.answer),
+        is_same_end: same,
+        console: ended.console.into_text(),
+        calls,
+    })
 }
 
-fn replayed(end: RunEnd, answer: AnswerBuilder) -> ReplayEnd {
+fn to_replay_end(end: RunEnd, answer: AnswerBuilder) -> ReplayEnd {
     match end {
         RunEnd::Answer { .. } => ReplayEnd::Answer {
             status: answer.status.unwrap_or_default(),
@@ -194,7 +199,7 @@ fn replayed(end: RunEnd, answer: AnswerBuilder) -> ReplayEnd {
             body: answer.body.unwrap_or_default(),
         },
         RunEnd::Problem { code, detail, line, column, .. } => {
-            ReplayEnd::Problem { code, detail, place: line.zip(column) }
+            ReplayEnd::Problem { code, detail, position: line.zip(column) }
         }
     }
 }

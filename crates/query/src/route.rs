@@ -26,7 +26,7 @@ use crate::claim::{ProgramResolver, ResolvedProgram};
 use crate::config::{AllowedPrograms, CallerLimits, QueryConfig};
 use crate::guest::{AnswerBuilder, CallPermissions, QueryGuest};
 use crate::limits::{LimitKind, RunLimits};
-use crate::problem::{QueryError, failed};
+use crate::problem::{QueryError, failed_run_problem};
 use crate::program::CompiledProgram;
 use crate::record::{HostCallMode, ProgramFacts, RunRecorder};
 use crate::run::{self, ExecutionSlot, RunResult, run};
@@ -49,7 +49,7 @@ pub struct QueryRoute {
     config: QueryConfig,
     access: Arc<CallPermissions>,
     /// Access of the programs signed by each key.
-    by_key: HashMap<Arc<str>, Arc<CallPermissions>>,
+    access_by_key: HashMap<Arc<str>, Arc<CallPermissions>>,
     trusted: Arc<SigningKeys>,
     blocked: Arc<BlockedPrograms>,
     stored: StoredPrograms,
@@ -80,13 +80,13 @@ pub struct QueryRouteContext<'a> {
 struct ReadyProgram<'a> {
     client: QuotaKey,
     program: Arc<CachedProgram>,
-    ask: QueryRequest,
+    request: QueryRequest,
     limits: RunLimits,
     access: &'a Arc<CallPermissions>,
     /// The client's headers.
     headers: HeaderMap,
-    claim: Option<ResolvedProgram>,
-    compiled: Option<Duration>,
+    resolved_program: Option<ResolvedProgram>,
+    compile_time: Option<Duration>,
 }
 
 impl QueryRoute {
@@ -98,14 +98,18 @@ impl QueryRoute {
     pub fn new(config: &QueryConfig, ground: &QueryRouteContext<'_>) -> Result<Self, Vec<ConfigProblem>> {
         let QueryRouteContext { path, services, documents, runtime, trusted, blocked, .. } = *ground;
         let mut problems = Vec::new();
-        let access = access(config, services, &mut problems);
+        let access = build_access(config, services, &mut problems);
         if config.limits.memory.0 > runtime.memory {
             let message = "this is more than `runtime.memory`, the largest memory of any program";
-            problems.push(problem("/limits/memory", message.into(), "raise `runtime.memory`, or grant less"));
+            problems.push(config_problem(
+                "/limits/memory",
+                message.into(),
+                "raise `runtime.memory`, or grant less",
+            ));
         }
         if config.programs == AllowedPrograms::Stored && config.stored.is_empty() {
             let message = "only stored programs run here, and there are none";
-            problems.push(problem("/programs", message.into(), "list files under `stored`"));
+            problems.push(config_problem("/programs", message.into(), "list files under `stored`"));
         }
         let stored = StoredPrograms::new(&config.stored, ground, config.limits.program_bytes.0);
         let stored = stored.map_err(|wrong| {
@@ -116,14 +120,16 @@ impl QueryRoute {
             problems.extend(wrong.into_iter().map(place));
         });
         let (Ok(stored), true) = (stored, problems.is_empty()) else { return Err(problems) };
-        let by_key = trusted.all().map(|key| (Arc::clone(&key.name), Arc::new(access.narrowed(&key.config))));
+        let by_key = trusted
+            .all_keys()
+            .map(|key| (Arc::clone(&key.name), Arc::new(access.restricted_to(&key.config))));
         let by_key = by_key.collect();
         let path: Box<str> = path.trim_end_matches("/*").into();
         let access = Arc::new(access);
         let pages = DescriptionPages::new(Box::clone(&path), config, &access, documents, &stored);
         Ok(Self {
             path,
-            by_key,
+            access_by_key: by_key,
             access,
             trusted: Arc::clone(trusted),
             blocked: Arc::clone(blocked),
@@ -142,7 +148,7 @@ impl QueryRoute {
 
     /// Returns the path of the TypeScript types of its services.
     #[must_use]
-    pub fn types(&self) -> String {
+    pub fn types_path(&self) -> String {
         format!("{}/{}", self.path.trim_end_matches('/'), describe::TYPES)
     }
 
@@ -154,8 +160,8 @@ impl QueryRoute {
 
     /// Whether a program that arrives now would start to run in time.
     #[must_use]
-    pub fn has_room(&self, now: Instant) -> bool {
-        self.runtime.line.has_capacity(now)
+    pub fn can_start_in_time(&self, now: Instant) -> bool {
+        self.runtime.run_queue.has_capacity(now)
     }
 
     /// Handles a request. [`CallerLimits`] are read from the request's extensions, and its headers are those
@@ -176,28 +182,38 @@ impl QueryRoute {
         }
         // A block instead of an async function, which would store its arguments twice in the boxed future.
         Box::pin(async move {
-            let mut ready = self.prepare(&mut head, body, &seen).await?;
-            self.answer(&mut ready, &seen).await
+            let mut ready = self.prepare_program(&mut head, body, &seen).await?;
+            self.run_program(&mut ready, &seen).await
         })
     }
 
     /// Runs a program.
-    async fn answer(
+    async fn run_program(
         &self,
         ready: &mut ReadyProgram<'_>,
         seen: &RequestCall,
     ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
         let started = seen.budget.started;
-        let ReadyProgram { client, program, ask, limits, access, headers, claim, compiled } = ready;
+        let ReadyProgram {
+            client,
+            program,
+            request: ask,
+            limits,
+            access,
+            headers,
+            resolved_program: claim,
+            compile_time: compiled,
+        } = ready;
         let program = &program.program;
         let is_named = seen.caller != CallerId::Anonymous;
-        let budget = Arc::new(run::budget(limits, started));
+        let budget = Arc::new(run::new_budget(limits, started));
         // A replay would lack the state that an instance keeps from earlier runs.
-        let may_live = |claim: &&ResolvedProgram| claim.mode == Some(CacheMode::Instance) && !ask.records;
+        let may_live =
+            |claim: &&ResolvedProgram| claim.mode == Some(CacheMode::Instance) && !ask.wants_recording;
         let session = claim.as_ref().filter(may_live);
         let stage = {
             let call = seen.with_budget(Arc::clone(&budget), std::mem::take(headers));
-            let tape = self.tape(ask, claim.as_ref(), program, access, limits);
+            let tape = self.new_tape(ask, claim.as_ref(), program, access, limits);
             let mut guest = QueryGuest::new(
                 Arc::clone(access),
                 call,
@@ -211,16 +227,16 @@ impl QueryRoute {
         };
         let mut ended = run(&self.runtime, program, *client, stage, &ask.input, session.is_some()).await;
         let now = Instant::now();
-        if let (Some(claim), Some(live)) = (session, ended.live.take()) {
-            self.runtime.lives.put(claim.session, claim.key, live, now);
+        if let (Some(claim), Some(live)) = (session, ended.warm_instance.take()) {
+            self.runtime.warm_instances.put(claim.session, claim.key, live, now);
         }
         let is_reused = ended.is_reused;
         let (made, total) = (budget.take_call_records(), now.saturating_duration_since(started));
-        let times = PhaseTimes { total, compiled: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
+        let times = PhaseTimes { total, compile_time: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
         if let Some(recorder) = std::mem::take(&mut ended.tape).into_recorder().await {
-            ended = Box::pin(self.recorded(*recorder, ended, seen)).await;
+            ended = Box::pin(self.replace_by_recording(*recorder, ended, seen)).await;
         }
-        let answer = finish(ended, access, &times, &made);
+        let answer = finish_response(ended, access, &times, &made);
         seen.budget.store_report(RequestReport {
             call_records: made,
             started: Some(started),
@@ -228,7 +244,7 @@ impl QueryRoute {
         });
         let mut response = answer?;
         if is_named || is_reused {
-            answer::close(response.headers_mut());
+            answer::make_private(response.headers_mut());
         }
         if let Some(claim) = claim {
             let done = match compiled {
@@ -236,24 +252,30 @@ impl QueryRoute {
                 Some(_) => CacheModeResult::Compiled,
                 None => CacheModeResult::Found,
             };
-            let token = claim.token(&self.runtime.sealer)?;
-            let gateway = claim.is_sent.then(|| self.runtime.sealer.gateway());
-            let told = claim.mode.and_then(|mode| cached::told(mode, done, token.as_deref(), gateway));
-            response.headers_mut().extend(told.map(|told| (cached::CACHE, told)));
+            let token = claim.new_token(&self.runtime.sealer)?;
+            let gateway = claim.is_program_sent.then(|| self.runtime.sealer.gateway());
+            let told =
+                claim.mode.and_then(|mode| cached::response_header(mode, done, token.as_deref(), gateway));
+            response.headers_mut().extend(told.map(|told| (cached::CACHE_HEADER, told)));
         }
         Ok(response)
     }
 
     /// Replaces the answer by the recording, which the pool completes. Failures of the gateway or of the
     /// recording itself are not replaced.
-    async fn recorded(&self, recorder: RunRecorder, mut ended: RunResult, seen: &RequestCall) -> RunResult {
+    async fn replace_by_recording(
+        &self,
+        recorder: RunRecorder,
+        mut ended: RunResult,
+        seen: &RequestCall,
+    ) -> RunResult {
         let size = matches!(ended.result, Err(QueryError::RecordingSize(_)));
         if size || ended.result.as_ref().is_err_and(|error| error.fault() == FaultParty::Gateway) {
             return ended;
         }
-        let failed = ended.result.as_ref().err().map(|error| recorder.failed(error));
+        let failed = ended.result.as_ref().err().map(|error| recorder.failed_end(error));
         let answer = std::mem::take(&mut ended.answer);
-        let bytes = recorder.size() + answer.body.as_ref().map_or(0, Bytes::len);
+        let bytes = recorder.document_size() + answer.body.as_ref().map_or(0, Bytes::len);
         let request = JobRequest {
             kind: "recording",
             payer: seen.quota_key().for_responses(),
@@ -263,13 +285,15 @@ impl QueryRoute {
         let finish = move |_: &JobContext| recorder.finish(failed, &answer);
         let document = self.runtime.offload().run_paced(request, finish).await;
         match document.unwrap_or(Err(UnfinishedResponse.into())) {
-            Ok(document) => RunResult { result: Ok(()), answer: AnswerBuilder::recording(document), ..ended },
+            Ok(document) => {
+                RunResult { result: Ok(()), answer: AnswerBuilder::from_recording(document), ..ended }
+            }
             Err(error) => RunResult { result: Err(error), ..ended },
         }
     }
 
     /// Reads the request and resolves its program.
-    async fn prepare<'a>(
+    async fn prepare_program<'a>(
         &'a self,
         head: &mut Parts,
         body: StreamedServiceBody,
@@ -278,75 +302,82 @@ impl QueryRoute {
         let started = seen.budget.started;
         let reads = seen.trace.start_phase("read");
         let config = match head.extensions.get::<Arc<CallerLimits>>() {
-            Some(caller) => self.config.limits.and(caller),
+            Some(caller) => self.config.limits.with_caller_limits(caller),
             None => self.config.limits,
         };
-        let caps = RunLimits::caps(&config);
+        let caps = RunLimits::from_config(&config);
         let time = started + caps.millis(LimitKind::Deadline);
         let (client, pool) = (seen.quota_key(), self.runtime.offload());
         let pool = Some(DecoderPool { pool, payer: client, deadline: time });
         if let Some(name) = self.stored_name(head.uri.path()) {
-            let program = self.stored.find(name)?;
-            let ask = in_time(
+            let program = self.stored.find_program(name)?;
+            let ask = within_deadline(
                 timeout_at(time, pin!(QueryRequest::read_input(head, body, &config, pool))).await,
                 &caps,
             )?;
-            self.may_record(&ask, None, &seen.caller)?;
+            self.check_recording_allowed(&ask, None, &seen.caller)?;
             let (program, access) = (Arc::clone(program), &self.access);
-            let limits = granted(caps, &ask)?;
+            let limits = effective_limits(caps, &ask)?;
             let headers = std::mem::take(&mut head.headers);
             return Ok(ReadyProgram {
                 client,
                 program,
-                ask,
+                request: ask,
                 limits,
                 access,
                 headers,
-                claim: None,
-                compiled: None,
+                resolved_program: None,
+                compile_time: None,
             });
         }
-        let (which, ask) =
-            in_time(timeout_at(time, pin!(QueryRequest::read(head, body, &config, pool))).await, &caps)?;
+        let (which, ask) = within_deadline(
+            timeout_at(time, pin!(QueryRequest::read_program_request(head, body, &config, pool))).await,
+            &caps,
+        )?;
         drop(reads);
-        let claim = self.claim(&which, seen)?;
-        self.may_record(&ask, Some(&claim), &seen.caller)?;
+        let claim = self.resolve_program(&which, seen)?;
+        self.check_recording_allowed(&ask, Some(&claim), &seen.caller)?;
         let _compiles = seen.trace.start_phase("compile");
-        let found = timeout_at(time, pin!(self.runtime.program(&claim, which.program, started, time))).await;
-        let (known, compiled) = in_time(found, &caps)?;
+        let found =
+            timeout_at(time, pin!(self.runtime.load_or_compile(&claim, which.program, started, time))).await;
+        let (known, compiled) = within_deadline(found, &caps)?;
         known.check_size(config.program_bytes.0)?;
-        let (access, caps) = match &claim.trusted {
+        let (access, caps) = match &claim.signer {
             Some(key) => {
-                let access = self.by_key.get(&key.name).unwrap_or(&self.access);
-                (access, RunLimits::caps(&config.and(&key.config.limits)))
+                let access = self.access_by_key.get(&key.name).unwrap_or(&self.access);
+                (access, RunLimits::from_config(&config.with_caller_limits(&key.config.limits)))
             }
             None => (&self.access, caps),
         };
-        let limits = granted(caps, &ask)?;
+        let limits = effective_limits(caps, &ask)?;
         let headers = std::mem::take(&mut head.headers);
         Ok(ReadyProgram {
             client,
             program: known,
-            ask,
+            request: ask,
             limits,
             access,
             headers,
-            claim: Some(claim),
-            compiled,
+            resolved_program: Some(claim),
+            compile_time: compiled,
         })
     }
 
     /// Resolves and authorises the program. Checking a signature costs more than sending a wrong one, so
     /// senders of many wrong signatures are rate limited.
-    fn claim(&self, which: &ProgramSource, seen: &RequestCall) -> Result<ResolvedProgram, QueryError> {
-        if which.trust.is_none() {
-            return self.judge().claim(which, seen);
+    fn resolve_program(
+        &self,
+        which: &ProgramSource,
+        seen: &RequestCall,
+    ) -> Result<ResolvedProgram, QueryError> {
+        if which.signature.is_none() {
+            return self.program_resolver().resolve(which, seen);
         }
         let (sender, signatures) = (seen.quota_key(), &self.runtime.signatures);
         if let Some(wait) = signatures.retry_after(sender, Instant::now()) {
             return Err(QueryError::SignatureRate { wait });
         }
-        let claim = self.judge().claim(which, seen);
+        let claim = self.program_resolver().resolve(which, seen);
         if matches!(claim, Err(QueryError::SignatureWrong(_))) {
             signatures.charge(sender, Duration::ZERO, Instant::now());
         }
@@ -355,22 +386,22 @@ impl QueryRoute {
 
     /// Checks that the operator allows the run to be recorded, if the client asks for a recording. Stored
     /// programs have no claim, since they do not belong to the caller, and are not recorded.
-    fn may_record(
+    fn check_recording_allowed(
         &self,
         ask: &QueryRequest,
         claim: Option<&ResolvedProgram>,
         caller: &CallerId,
     ) -> Result<(), QueryError> {
-        if !ask.records {
+        if !ask.wants_recording {
             return Ok(());
         }
         let recordings = self.config.recordings.as_ref().ok_or(QueryError::RecordingOff)?;
-        let key = claim.map(|claim| claim.trusted.as_ref().map(|key| &*key.name));
-        recordings.allow(caller, key.ok_or(QueryError::RecordingProgram)?)
+        let key = claim.map(|claim| claim.signer.as_ref().map(|key| &*key.name));
+        recordings.check_allowed(caller, key.ok_or(QueryError::RecordingProgram)?)
     }
 
     /// Returns the tape of a run: a recorder if the run is recorded.
-    fn tape(
+    fn new_tape(
         &self,
         ask: &QueryRequest,
         claim: Option<&ResolvedProgram>,
@@ -378,10 +409,10 @@ impl QueryRoute {
         access: &CallPermissions,
         limits: &RunLimits,
     ) -> HostCallMode {
-        match (claim, self.config.recordings.as_ref().filter(|_| ask.records)) {
+        match (claim, self.config.recordings.as_ref().filter(|_| ask.wants_recording)) {
             (Some(claim), Some(recordings)) => {
-                let facts = ProgramFacts::of(claim, program);
-                HostCallMode::Records(Box::new(RunRecorder::new(
+                let facts = ProgramFacts::from_program(claim, program);
+                HostCallMode::Recording(Box::new(RunRecorder::new(
                     facts,
                     ask,
                     access,
@@ -398,7 +429,7 @@ impl QueryRoute {
         path.strip_prefix(&*self.path)?.strip_prefix('/').filter(|name| !name.is_empty())
     }
 
-    fn judge(&self) -> ProgramResolver<'_> {
+    fn program_resolver(&self) -> ProgramResolver<'_> {
         let (blocked, trusted, sealer) = (&*self.blocked, &*self.trusted, &self.runtime.sealer);
         ProgramResolver {
             blocked,
@@ -411,33 +442,33 @@ impl QueryRoute {
 }
 
 /// Returns the result, or the deadline's error if it was not ready in time.
-fn in_time<T>(done: Option<Result<T, QueryError>>, caps: &RunLimits) -> Result<T, QueryError> {
+fn within_deadline<T>(done: Option<Result<T, QueryError>>, caps: &RunLimits) -> Result<T, QueryError> {
     match done {
-        None | Some(Err(QueryError::Late)) => Err(caps.exceeded(LimitKind::Deadline)),
+        None | Some(Err(QueryError::DeadlineExceeded)) => Err(caps.exceeded_error(LimitKind::Deadline)),
         Some(result) => result,
     }
 }
 
 /// Returns the effective limits: the operator's, lowered to the client's.
-fn granted(caps: RunLimits, ask: &QueryRequest) -> Result<RunLimits, QueryError> {
-    ask.granted.as_ref().map_or(Ok(caps), |text| caps.granted(text))
+fn effective_limits(caps: RunLimits, ask: &QueryRequest) -> Result<RunLimits, QueryError> {
+    ask.client_limits.as_ref().map_or(Ok(caps), |text| caps.with_client_limits(text))
 }
 
-fn finish(
+fn finish_response(
     ended: RunResult,
     access: &CallPermissions,
     times: &PhaseTimes,
     made: &[UpstreamCallRecord],
 ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-    let timing = answer::timing(times, made);
+    let timing = answer::server_timing(times, made);
     if let Err(error) = ended.result {
-        return Err(failed(error, &timing, ended.console.into_text(), made).into());
+        return Err(failed_run_problem(error, &timing, ended.console.into_text(), made).into());
     }
-    let vary = answer::vary(access, made);
-    Ok(answer::respond(ended.answer, timing, vary))
+    let vary = answer::vary_header(access, made);
+    Ok(answer::build_response(ended.answer, timing, vary))
 }
 
-pub(crate) fn access(
+pub(crate) fn build_access(
     config: &QueryConfig,
     services: &ServiceSet,
     problems: &mut Vec<ConfigProblem>,
@@ -448,7 +479,7 @@ pub(crate) fn access(
             Some(service) => drop(known.insert(name.to_ascii_lowercase(), service.clone())),
             None => {
                 let message = format!("there is no service `{name}`");
-                problems.push(problem(
+                problems.push(config_problem(
                     &format!("/services/{index}"),
                     message,
                     "name it under `services:` first",
@@ -456,10 +487,10 @@ pub(crate) fn access(
             }
         }
     }
-    CallPermissions::new(known, services.clone(), methods(config, problems))
+    CallPermissions::new(known, services.clone(), parse_methods(config, problems))
 }
 
-fn methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Method> {
+fn parse_methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Method> {
     let mut methods = Vec::new();
     for (index, name) in config.methods.iter().enumerate() {
         let method = Method::from_bytes(name.as_bytes()).ok();
@@ -468,7 +499,7 @@ fn methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Metho
             Some(method) => methods.push(method),
             None => {
                 let message = format!("`{name}` is not a method that programs may use");
-                problems.push(problem(
+                problems.push(config_problem(
                     &format!("/methods/{index}"),
                     message,
                     "write GET, POST or another HTTP method",
@@ -479,7 +510,7 @@ fn methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Metho
     methods
 }
 
-fn problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
+fn config_problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
     ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
 }
 
@@ -492,9 +523,9 @@ mod tests {
 
     #[test]
     fn reports_pool_timeouts_as_deadline_and_other_pool_errors_as_themselves() {
-        let caps = RunLimits::caps(&QueryLimitsConfig::default());
+        let caps = RunLimits::from_config(&QueryLimitsConfig::default());
         let told = |done: Option<OffloadError>| {
-            let error = in_time::<()>(done.map(|error| Err(error.into())), &caps).unwrap_err();
+            let error = within_deadline::<()>(done.map(|error| Err(error.into())), &caps).unwrap_err();
             (error.code(), error.status().as_u16(), error.to_string())
         };
         let late = told(None);

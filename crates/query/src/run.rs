@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::environment::{CEnvironment, JavascriptEnvironment, LinkedEnvironment};
 use crate::guest::{AnswerBuilder, ConsoleTail, QueryGuest};
-use crate::host::COPIED;
+use crate::host::COPY_PART_BYTES;
 use crate::limits::LimitKind;
 use crate::live::{WarmInstance, WarmInstanceState, has_outgrown};
 use crate::problem::QueryError;
@@ -36,7 +36,7 @@ pub(crate) struct RunResult {
     pub(crate) tape: HostCallMode,
     pub(crate) cpu: Duration,
     /// The instance, if it can be reused.
-    pub(crate) live: Option<WarmInstance>,
+    pub(crate) warm_instance: Option<WarmInstance>,
     /// Whether the run reused an instance.
     pub(crate) is_reused: bool,
 }
@@ -51,28 +51,28 @@ pub(crate) struct EntryPoints {
 enum InputAllocator {
     Function(TypedFunc<u32, u32>),
     /// For a plain module without an allocator: its memory grows.
-    Growing,
+    GrowMemory,
 }
 
 #[cfg(test)]
 impl EntryPoints {
     /// Returns the entry of a plain module without an allocator.
-    pub(crate) fn plain(run: TypedFunc<(u32, u32), ()>) -> Self {
-        Self { run, alloc: InputAllocator::Growing }
+    pub(crate) fn new_plain(run: TypedFunc<(u32, u32), ()>) -> Self {
+        Self { run, alloc: InputAllocator::GrowMemory }
     }
 }
 
 enum RunPlacement {
     /// A warm instance.
-    Seat(Box<WarmInstanceState>),
+    Warm(Box<WarmInstanceState>),
     /// A fresh instance in this shard.
-    Lane(usize),
+    Fresh(usize),
 }
 
 /// An execution slot: a warm instance, or a shard for a fresh one.
 pub(crate) struct ExecutionSlot {
     store: Store<QueryGuest>,
-    within: RunPlacement,
+    placement: RunPlacement,
     /// The session whose instances it may use.
     session: Option<(SessionId, CacheKey)>,
 }
@@ -87,47 +87,47 @@ impl ExecutionSlot {
         session: Option<SessionId>,
     ) -> Self {
         let session = session.zip(key);
-        if let Some(live) = taken(runtime, session, &mut guest) {
-            return Self::within(live, guest, session);
+        if let Some(live) = take_warm_instance(runtime, session, &mut guest) {
+            return Self::with_warm_instance(live, guest, session);
         }
-        let lane = runtime.lane(program, key);
+        let lane = runtime.pick_shard(program, key);
         Self {
-            store: store(runtime.lanes.at(lane).engine(program), guest),
-            within: RunPlacement::Lane(lane),
+            store: new_store(runtime.shards.shard(lane).engine(program), guest),
+            placement: RunPlacement::Fresh(lane),
             session,
         }
     }
 
-    fn within(
-        WarmInstance { mut store, seat }: WarmInstance,
+    fn with_warm_instance(
+        WarmInstance { mut store, state: seat }: WarmInstance,
         guest: QueryGuest,
         session: Option<(SessionId, CacheKey)>,
     ) -> Self {
         *store.data_mut() = guest;
         store.set_epoch_deadline(1);
-        Self { store, within: RunPlacement::Seat(seat), session }
+        Self { store, placement: RunPlacement::Warm(seat), session }
     }
 
     /// Tries again to reuse an instance, once the run may start.
-    fn again(mut self, runtime: &QueryRuntime) -> Self {
-        if let RunPlacement::Seat(_) = self.within {
+    fn try_reuse(mut self, runtime: &QueryRuntime) -> Self {
+        if let RunPlacement::Warm(_) = self.placement {
             return self;
         }
-        match taken(runtime, self.session, self.store.data_mut()) {
-            Some(live) => Self::within(live, self.store.into_data(), self.session),
+        match take_warm_instance(runtime, self.session, self.store.data_mut()) {
+            Some(live) => Self::with_warm_instance(live, self.store.into_data(), self.session),
             None => self,
         }
     }
 }
 
 /// Takes a warm instance of the session that this guest may reuse.
-fn taken(
+fn take_warm_instance(
     runtime: &QueryRuntime,
     session: Option<(SessionId, CacheKey)>,
     guest: &mut QueryGuest,
 ) -> Option<WarmInstance> {
     let (session, key) = session?;
-    runtime.lives.take(session, key).filter(|live| guest.follow(live.store.data()))
+    runtime.warm_instances.take(session, key).filter(|live| guest.reuse_from(live.store.data()))
 }
 
 /// Runs a program until it ends or exceeds a limit. Slots, turns and warm instances count for the client,
@@ -144,89 +144,93 @@ pub(crate) async fn run(
     let call = &stage.store.data().call;
     let (trace, payer, deadline) = (call.trace.clone(), call.payer.clone(), call.budget.deadline);
     let waits = trace.start_phase("queue");
-    let mut permit = match &stage.within {
-        RunPlacement::Seat(_) => None,
-        RunPlacement::Lane(_) => match timeout_at(deadline, pin!(runtime.place(program, client))).await {
-            Some(permit) => permit,
-            None => return overloaded(stage.store),
-        },
+    let mut permit = match &stage.placement {
+        RunPlacement::Warm(_) => None,
+        RunPlacement::Fresh(_) => {
+            match timeout_at(deadline, pin!(runtime.acquire_instance_slot(program, client))).await {
+                Some(permit) => permit,
+                None => return overloaded_result(stage.store),
+            }
+        }
     };
-    match timeout_at(deadline, pin!(runtime.line.acquire(client))).await {
-        Some(Ok(place)) => stage.store.data_mut().takes(place),
-        Some(Err(sandbox::TooLong)) | None => return overloaded(stage.store),
+    match timeout_at(deadline, pin!(runtime.run_queue.acquire(client))).await {
+        Some(Ok(place)) => stage.store.data_mut().set_run_permit(place),
+        Some(Err(sandbox::TooLong)) | None => return overloaded_result(stage.store),
     }
     // While this run queued, other runs may have returned instances of its session. An instance that is taken
     // before queueing would be unavailable to them in vain.
-    let ExecutionSlot { store, within, .. } = stage.again(runtime);
-    if let RunPlacement::Seat(_) = within {
+    let ExecutionSlot { store, placement: within, .. } = stage.try_reuse(runtime);
+    if let RunPlacement::Warm(_) = within {
         permit = None;
     }
     let is_plain = matches!(program, CompiledProgram::Plain(_));
-    let mut staged = scopeguard::guard((store, within, permit), |staged| abandon(staged, is_plain));
+    let mut staged =
+        scopeguard::guard((store, within, permit), |staged| drop_cancelled_run(staged, is_plain));
     let (store, within, _) = &mut *staged;
     drop(waits);
     let _runs = trace.start_phase("run");
     let _running = runtime.ticker.track_guest();
     let most = store.data().limits.millis(LimitKind::Cpu);
     let engine = store.engine().clone();
-    let entered = enter(runtime, program, store, within, input);
+    let entered = enter_program(runtime, program, store, within, input);
     let mut charged =
         CpuChargeGuard { metered: MeteredFuture::new(entered, most, &runtime.gate, client, &engine), payer };
     let result = timeout_at(deadline, Pin::new(&mut charged.metered)).await;
     let cpu = charged.metered.cpu_used();
     drop(charged);
     let guest = store.data();
-    let first = if let RunPlacement::Seat(seat) = within { seat.first() } else { guest.first };
-    let keeps_instance = keeps_instance && !has_outgrown(guest.linear(), first);
+    let first =
+        if let RunPlacement::Warm(seat) = within { seat.initial_memory() } else { guest.initial_memory };
+    let keeps_instance = keeps_instance && !has_outgrown(guest.linear_memory(), first);
     if !matches!(result, Some(Ok(Ok(_)))) || !keeps_instance {
-        give_back(store, is_plain).await;
+        discard_run_memory(store, is_plain).await;
     }
     let (mut store, within, permit) = ScopeGuard::into_inner(staged);
     let entry = match result {
         Some(Ok(Ok(entry))) => entry,
-        Some(Ok(Err(error))) => return ended(Err(reason(error)), store.into_data(), cpu),
-        Some(Err(sandbox::OverCpu)) => return exceeded(LimitKind::Cpu, store, cpu),
-        None => return exceeded(LimitKind::Deadline, store, cpu),
+        Some(Ok(Err(error))) => return run_result(Err(to_query_error(error)), store.into_data(), cpu),
+        Some(Err(sandbox::OverCpu)) => return limit_result(LimitKind::Cpu, store, cpu),
+        None => return limit_result(LimitKind::Deadline, store, cpu),
     };
     if !keeps_instance || store.data().answer.body.is_none() {
-        return ended(Ok(()), store.into_data(), cpu);
+        return run_result(Ok(()), store.into_data(), cpu);
     }
-    let first = store.data().first;
+    let first = store.data().initial_memory;
     let share = client.queue_share();
     let fresh = entry
         .zip(permit)
         .map(|(entry, permit)| Box::new(WarmInstanceState::new(entry, permit, share, first)));
-    let (answer, console) = store.data_mut().rest();
+    let (answer, console) = store.data_mut().reset_after_run();
     let (seat, is_reused) = match within {
-        RunPlacement::Seat(seat) => (Some(seat), true),
-        RunPlacement::Lane(_) => (fresh, false),
+        RunPlacement::Warm(seat) => (Some(seat), true),
+        RunPlacement::Fresh(_) => (fresh, false),
     };
-    let live = seat.map(|seat| WarmInstance { store, seat });
-    RunResult { live, is_reused, ..finished(Ok(()), answer, console, cpu) }
+    let live = seat.map(|seat| WarmInstance { store, state: seat });
+    RunResult { warm_instance: live, is_reused, ..finished_result(Ok(()), answer, console, cpu) }
 }
 
 /// Discards the memory of a finished run. The initial memory of an environment stays, since programs write
 /// little of it.
-async fn give_back(store: &mut Store<QueryGuest>, is_plain: bool) {
+async fn discard_run_memory(store: &mut Store<QueryGuest>, is_plain: bool) {
     let guest = store.data();
-    let begin = if is_plain { 0 } else { guest.first };
+    let begin = if is_plain { 0 } else { guest.initial_memory };
     if let Some(memory) = guest.memory {
         discard_memory(store, memory, begin).await;
     }
 }
 
 /// Drops the instance of a cancelled run. It keeps its pool slot until its memory has been discarded.
-fn abandon(mut staged: (Store<QueryGuest>, RunPlacement, Option<FairPermit>), is_plain: bool) {
+fn drop_cancelled_run(mut staged: (Store<QueryGuest>, RunPlacement, Option<FairPermit>), is_plain: bool) {
     // Ends its upstream calls and releases the run permit. Calls are cancelled one by one, and a waiting one
     // must not take the place of a cancelled one.
     staged.0.data().call.budget.close();
-    staged.0.data_mut().rest();
+    staged.0.data_mut().reset_after_run();
     if staged.0.data().memory.is_some()
         && let Ok(runtime) = Handle::try_current()
     {
         runtime.spawn(watch_polls(PollSite::Query, async move {
             let (mut store, within, permit) = staged;
-            give_back(&mut store, is_plain).await;
+            discard_run_memory(&mut store, is_plain).await;
             drop(store);
             drop((within, permit));
         }));
@@ -248,21 +252,21 @@ impl<F: Future> Drop for CpuChargeGuard<'_, F> {
 }
 
 /// Ends a run that did not start in time.
-fn overloaded(store: Store<QueryGuest>) -> RunResult {
-    ended(Err(GatewayOverloaded.into()), store.into_data(), Duration::ZERO)
+fn overloaded_result(store: Store<QueryGuest>) -> RunResult {
+    run_result(Err(GatewayOverloaded.into()), store.into_data(), Duration::ZERO)
 }
 
-fn exceeded(limit: LimitKind, store: Store<QueryGuest>, cpu: Duration) -> RunResult {
+fn limit_result(limit: LimitKind, store: Store<QueryGuest>, cpu: Duration) -> RunResult {
     let guest = store.into_data();
-    ended(Err(guest.limits.exceeded(limit)), guest, cpu)
+    run_result(Err(guest.limits.exceeded_error(limit)), guest, cpu)
 }
 
-fn ended(result: Result<(), QueryError>, guest: QueryGuest, cpu: Duration) -> RunResult {
-    RunResult { tape: guest.tape, ..finished(result, guest.answer, guest.console, cpu) }
+fn run_result(result: Result<(), QueryError>, guest: QueryGuest, cpu: Duration) -> RunResult {
+    RunResult { tape: guest.tape, ..finished_result(result, guest.answer, guest.console, cpu) }
 }
 
 /// Checks that a successful run has an answer.
-fn finished(
+fn finished_result(
     result: Result<(), QueryError>,
     answer: AnswerBuilder,
     console: ConsoleTail,
@@ -272,11 +276,11 @@ fn finished(
         Ok(()) if answer.body.is_none() => Err(QueryError::NoAnswer),
         result => result,
     };
-    RunResult { result, answer, console, tape: HostCallMode::Off, cpu, live: None, is_reused: false }
+    RunResult { result, answer, console, tape: HostCallMode::Off, cpu, warm_instance: None, is_reused: false }
 }
 
 /// Creates the budget of upstream calls from a run's limits.
-pub(crate) fn budget(limits: &crate::limits::RunLimits, started: Instant) -> RequestBudget {
+pub(crate) fn new_budget(limits: &crate::limits::RunLimits, started: Instant) -> RequestBudget {
     let calls = u32::try_from(limits.value(LimitKind::Calls)).unwrap_or(u32::MAX);
     let parallel = limits.size(LimitKind::Parallel);
     RequestBudget::new_at(
@@ -290,19 +294,19 @@ pub(crate) fn budget(limits: &crate::limits::RunLimits, started: Instant) -> Req
 
 /// Creates the store of a run. At every epoch tick the guest yields like a tokio task: it continues after the
 /// thread has polled for I/O, so that a busy guest delays other tasks by one tick at most.
-fn store(engine: &sandbox::Engine, guest: QueryGuest) -> Store<QueryGuest> {
+fn new_store(engine: &sandbox::Engine, guest: QueryGuest) -> Store<QueryGuest> {
     let mut store = Store::new(engine, guest);
     store.limiter(|guest| guest);
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|mut store| {
-        store.data_mut().ticked();
+        store.data_mut().on_epoch_tick();
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
     });
     store
 }
 
 /// Runs the program. For a fresh instance, returns the functions that can run it again.
-async fn enter(
+async fn enter_program(
     runtime: &QueryRuntime,
     program: &CompiledProgram,
     store: &mut Store<QueryGuest>,
@@ -310,14 +314,16 @@ async fn enter(
     input: &Bytes,
 ) -> GuestResult<Option<EntryPoints>> {
     let entry = match within {
-        RunPlacement::Seat(seat) => {
-            enter_again(&seat.entry, store, input).await?;
+        RunPlacement::Warm(seat) => {
+            call_entry(&seat.entry, store, input).await?;
             None
         }
         // Boxed, so that runs in a warm instance do not reserve space for it.
-        RunPlacement::Lane(lane) => Some(Box::pin(enter_fresh(runtime, *lane, program, store, input)).await?),
+        RunPlacement::Fresh(lane) => {
+            Some(Box::pin(enter_fresh(runtime, *lane, program, store, input)).await?)
+        }
     };
-    settle_unsafe(store.data_mut()).await?;
+    await_unsafe_calls(store.data_mut()).await?;
     Ok(entry)
 }
 
@@ -328,31 +334,32 @@ async fn enter_fresh(
     store: &mut Store<QueryGuest>,
     input: &Bytes,
 ) -> GuestResult<EntryPoints> {
-    let (lane, elsewhere) = (runtime.lanes.at(at), || gateway("the program is not compiled for its shard"));
+    let (lane, elsewhere) =
+        (runtime.shards.shard(at), || gateway_error("the program is not compiled for its shard"));
     match program {
         CompiledProgram::C(program) => {
-            enter_c(&lane.c, program.at(at).ok_or_else(elsewhere)?, store, input).await
+            enter_c(&lane.c, program.code_in_shard(at).ok_or_else(elsewhere)?, store, input).await
         }
         CompiledProgram::Javascript(source) => enter_javascript(&lane.javascript, source, store, input).await,
         CompiledProgram::Plain(module) => {
-            enter_plain(&lane.plain.1, module.at(at).ok_or_else(elsewhere)?, store, input).await
+            enter_plain(&lane.plain.1, module.code_in_shard(at).ok_or_else(elsewhere)?, store, input).await
         }
     }
 }
 
-async fn enter_again(entry: &EntryPoints, store: &mut Store<QueryGuest>, input: &Bytes) -> GuestResult<()> {
-    let input = entry.alloc.place(store, input).await?;
+async fn call_entry(entry: &EntryPoints, store: &mut Store<QueryGuest>, input: &Bytes) -> GuestResult<()> {
+    let input = entry.alloc.copy_input(store, input).await?;
     entry.run.call_async(&mut *store, input).await
 }
 
 /// Waits for the unsafe calls that the program did not await. A recording models the program's return as a
 /// host call.
-async fn settle_unsafe(guest: &mut QueryGuest) -> GuestResult<()> {
-    guest.called("return", Value::Null).map_err(Trapped::new)?;
-    while guest.futures.unsafe_pending() && guest.settle_next().await.map_err(Trapped::new)?.is_some() {
+async fn await_unsafe_calls(guest: &mut QueryGuest) -> GuestResult<()> {
+    guest.record_host_call("return", Value::Null).map_err(Trapped::new)?;
+    while guest.futures.has_unsafe_pending() && guest.wait_for_call().await.map_err(Trapped::new)?.is_some() {
         consume_budget().await;
     }
-    guest.tape.gave(None).map_err(Trapped::new)
+    guest.tape.record_result(None).map_err(Trapped::new)
 }
 
 async fn enter_c(
@@ -362,16 +369,17 @@ async fn enter_c(
     input: &Bytes,
 ) -> GuestResult<EntryPoints> {
     let base = instantiate(&environment.base, store).await?;
-    let imports = imports(&environment.base, base, program, store)?;
+    let imports = resolve_imports(&environment.base, base, program, store)?;
     let query = Instance::new_async(&mut *store, &program.module, &imports).await?;
     if let Some(constructors) = &program.constructors {
-        let constructors = function(&query, store, constructors, CONSTRUCTORS)?.typed::<(), ()>(&*store)?;
+        let constructors =
+            exported_function(&query, store, constructors, CONSTRUCTORS)?.typed::<(), ()>(&*store)?;
         constructors.call_async(&mut *store, ()).await?;
     }
-    let alloc = InputAllocator::of(&environment.base, &base, store)?;
-    let run = function(&query, store, &program.entry, ENTRY)?.typed::<(u32, u32), ()>(&*store)?;
+    let alloc = InputAllocator::from_environment(&environment.base, &base, store)?;
+    let run = exported_function(&query, store, &program.entry, ENTRY)?.typed::<(u32, u32), ()>(&*store)?;
     let entry = EntryPoints { run, alloc };
-    enter_again(&entry, store, input).await?;
+    call_entry(&entry, store, input).await?;
     Ok(entry)
 }
 
@@ -383,19 +391,19 @@ async fn enter_javascript(
 ) -> GuestResult<EntryPoints> {
     let instance = instantiate(&environment.base, store).await?;
     let access = store.data().access.clone();
-    let alloc = InputAllocator::of(&environment.base, &instance, store)?;
+    let alloc = InputAllocator::from_environment(&environment.base, &instance, store)?;
     // Both texts in one allocation, each terminated by NUL: copying is cheaper than a second call into the
     // guest.
-    let both = [source.as_bytes(), b"\0", access.names.as_bytes()].concat();
-    let (place, len) = alloc.place(store, &both).await?;
+    let both = [source.as_bytes(), b"\0", access.service_names.as_bytes()].concat();
+    let (place, len) = alloc.copy_input(store, &both).await?;
     let source_len = u32::try_from(source.len()).unwrap_or(len);
     let names = source_len + 1;
-    let load = function(&instance, store, &environment.load, "orfa_javascript_load")?;
+    let load = exported_function(&instance, store, &environment.load, "orfa_javascript_load")?;
     let load = load.typed::<(u32, u32, u32, u32), ()>(&*store)?;
     load.call_async(&mut *store, (place, source_len, place + names, len - names)).await?;
-    let run = function(&instance, store, &environment.run, "orfa_javascript_run")?.typed(&*store)?;
+    let run = exported_function(&instance, store, &environment.run, "orfa_javascript_run")?.typed(&*store)?;
     let entry = EntryPoints { run, alloc };
-    enter_again(&entry, store, input).await?;
+    call_entry(&entry, store, input).await?;
     Ok(entry)
 }
 
@@ -407,7 +415,7 @@ async fn enter_plain(
 ) -> GuestResult<EntryPoints> {
     let instance = linker.instantiate_async(&mut *store, module).await?;
     store.data_mut().memory = instance.get_memory(&mut *store, MEMORY);
-    store.data_mut().first = store.data().linear();
+    store.data_mut().initial_memory = store.data().linear_memory();
     for constructors in ["_initialize", CONSTRUCTORS] {
         if let Ok(constructors) = instance.get_typed_func::<(), ()>(&mut *store, constructors) {
             constructors.call_async(&mut *store, ()).await?;
@@ -415,11 +423,11 @@ async fn enter_plain(
     }
     let alloc = match instance.get_func(&mut *store, ALLOC) {
         Some(alloc) => InputAllocator::Function(alloc.typed(&*store)?),
-        None => InputAllocator::Growing,
+        None => InputAllocator::GrowMemory,
     };
     let run = instance.get_typed_func::<(u32, u32), ()>(&mut *store, ENTRY)?;
     let entry = EntryPoints { run, alloc };
-    enter_again(&entry, store, input).await?;
+    call_entry(&entry, store, input).await?;
     Ok(entry)
 }
 
@@ -431,11 +439,11 @@ async fn instantiate(
     let instance = environment.instance.instantiate_async(&mut *store).await?;
     let memory = instance.get_module_export(&mut *store, &environment.memory);
     store.data_mut().memory = memory.and_then(Extern::into_memory);
-    store.data_mut().first = store.data().linear();
+    store.data_mut().initial_memory = store.data().linear_memory();
     Ok(instance)
 }
 
-fn imports(
+fn resolve_imports(
     base: &LinkedEnvironment,
     instance: Instance,
     program: &CProgram,
@@ -446,64 +454,64 @@ fn imports(
         ImportOrigin::Host(name) => base.linker.get(&mut *store, query_abi::HOST_MODULE, name).ok(),
     };
     let found: Option<ImportExterns> = program.imports.iter().map(find).collect();
-    found.ok_or_else(|| gateway("an import of the program is missing"))
+    found.ok_or_else(|| gateway_error("an import of the program is missing"))
 }
 
-fn function(
+fn exported_function(
     instance: &Instance,
     store: &mut Store<QueryGuest>,
     export: &ModuleExport,
     name: &str,
 ) -> GuestResult<Func> {
     let found = instance.get_module_export(&mut *store, export).and_then(Extern::into_func);
-    found.ok_or_else(|| gateway(&format!("`{name}` is missing")))
+    found.ok_or_else(|| gateway_error(&format!("`{name}` is missing")))
 }
 
 impl InputAllocator {
     /// The environment's allocator.
-    fn of(
+    fn from_environment(
         environment: &LinkedEnvironment,
         instance: &Instance,
         store: &mut Store<QueryGuest>,
     ) -> GuestResult<Self> {
-        Ok(Self::Function(function(instance, store, &environment.alloc, ALLOC)?.typed(&*store)?))
+        Ok(Self::Function(exported_function(instance, store, &environment.alloc, ALLOC)?.typed(&*store)?))
     }
 
     /// Copies bytes into memory allocated by the guest.
-    async fn place(&self, store: &mut Store<QueryGuest>, bytes: &[u8]) -> GuestResult<(u32, u32)> {
+    async fn copy_input(&self, store: &mut Store<QueryGuest>, bytes: &[u8]) -> GuestResult<(u32, u32)> {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         if len == 0 {
             return Ok((0, 0));
         }
         let address = match self {
             Self::Function(alloc) => alloc.call_async(&mut *store, len).await?,
-            Self::Growing => grow(store, bytes.len()).await?,
+            Self::GrowMemory => grow_memory(store, bytes.len()).await?,
         };
-        write(store, address, bytes).await?;
+        write_memory(store, address, bytes).await?;
         Ok((address, len))
     }
 }
 
 /// Grows a plain module's memory by at least `bytes` and returns the address of the new part.
-async fn grow(store: &mut Store<QueryGuest>, bytes: usize) -> GuestResult<u32> {
-    let memory = store.data().memory.ok_or_else(|| gateway("the module has no memory"))?;
+async fn grow_memory(store: &mut Store<QueryGuest>, bytes: usize) -> GuestResult<u32> {
+    let memory = store.data().memory.ok_or_else(|| gateway_error("the module has no memory"))?;
     let pages = bytes.div_ceil(64 << 10) as u64;
-    let over = |guest: &QueryGuest| Trapped::new(guest.limits.exceeded(LimitKind::Memory));
+    let over = |guest: &QueryGuest| Trapped::new(guest.limits.exceeded_error(LimitKind::Memory));
     let grown = memory.grow_async(&mut *store, pages).await;
     let at = grown.map_err(|_| over(store.data()))? << 16;
     u32::try_from(at).map_err(|_| over(store.data()))
 }
 
 /// Copies bytes to an address of the guest. Yields between parts of long ones.
-async fn write(store: &mut Store<QueryGuest>, address: u32, bytes: &[u8]) -> GuestResult<()> {
-    let memory = store.data().memory.ok_or_else(|| gateway("the module has no memory"))?;
+async fn write_memory(store: &mut Store<QueryGuest>, address: u32, bytes: &[u8]) -> GuestResult<()> {
+    let memory = store.data().memory.ok_or_else(|| gateway_error("the module has no memory"))?;
     let mut at = address as usize;
-    for part in bytes.chunks(COPIED) {
+    for part in bytes.chunks(COPY_PART_BYTES) {
         if at > address as usize {
-            store.data_mut().ticked();
+            store.data_mut().on_epoch_tick();
             tokio::task::yield_now().await;
         }
-        let over = store.data().limits.exceeded(LimitKind::Memory);
+        let over = store.data().limits.exceeded_error(LimitKind::Memory);
         let place = memory.data_mut(&mut *store).get_mut(at..at + part.len()).filter(|_| address != 0);
         place.ok_or_else(|| Trapped::new(over))?.copy_from_slice(part);
         at += part.len();
@@ -511,12 +519,12 @@ async fn write(store: &mut Store<QueryGuest>, address: u32, bytes: &[u8]) -> Gue
     Ok(())
 }
 
-fn gateway(what: &str) -> Trapped {
+fn gateway_error(what: &str) -> Trapped {
     Trapped::new(QueryError::Gateway(what.to_owned()))
 }
 
 /// Converts an error from the sandbox.
-fn reason(error: Trapped) -> QueryError {
+fn to_query_error(error: Trapped) -> QueryError {
     if error.is::<QueryError>() {
         return error.downcast().unwrap_or_else(|error| QueryError::Gateway(format!("{error:#}")));
     }
@@ -539,13 +547,13 @@ mod tests {
         let sandbox = Sandbox::unpooled(GuestClass::Plain).unwrap();
         let wasm = wat::parse_str(r#"(module (memory (export "memory") 40))"#).unwrap();
         let module = sandbox.compile(&wasm).unwrap();
-        let mut store = Store::new(sandbox.engine(), QueryGuest::isolated());
+        let mut store = Store::new(sandbox.engine(), QueryGuest::new_isolated());
         let linker = Linker::new(sandbox.engine());
         let instance = linker.instantiate_async(&mut store, &module).await.unwrap();
         store.data_mut().memory = instance.get_memory(&mut store, MEMORY);
-        for (bytes, expected) in [(COPIED, 1), (3 * COPIED + 1, 4)] {
+        for (bytes, expected) in [(COPY_PART_BYTES, 1), (3 * COPY_PART_BYTES + 1, 4)] {
             let (input, mut polls) = (vec![7; bytes], 0);
-            let mut writing = pin!(write(&mut store, 65536, &input));
+            let mut writing = pin!(write_memory(&mut store, 65536, &input));
             let written = poll_fn(|context| {
                 polls += 1;
                 writing.as_mut().poll(context)
@@ -554,8 +562,8 @@ mod tests {
             assert_eq!(polls, expected);
         }
         let memory = store.data().memory.unwrap();
-        let end = 65536 + 3 * COPIED + 1;
+        let end = 65536 + 3 * COPY_PART_BYTES + 1;
         assert_eq!(memory.data(&store)[end - 1..=end], [7, 0]);
-        assert!(write(&mut store, 65536, &vec![7; 40 << 16]).await.is_err());
+        assert!(write_memory(&mut store, 65536, &vec![7; 40 << 16]).await.is_err());
     }
 }

@@ -34,19 +34,19 @@ const REPLICATION_TIME: Duration = Duration::from_secs(60);
 
 /// Runs programs: engine shards, instance pools, the program cache and the epoch ticker.
 pub struct QueryRuntime {
-    pub(crate) lanes: EngineShards,
+    pub(crate) shards: EngineShards,
     pub(crate) ticker: EpochTicker,
     pub(crate) gate: HeavyGate,
-    pub(crate) line: RunQueue,
-    places: [FairSemaphore; 3],
-    pub(crate) lives: WarmInstancePool,
+    pub(crate) run_queue: RunQueue,
+    instance_slots: [FairSemaphore; 3],
+    pub(crate) warm_instances: WarmInstancePool,
     pub(crate) sealer: TokenSealer,
     cache: ItemCache<Arc<CachedProgram>>,
     disk: Option<DiskCache>,
     offload: OffloadPool,
     /// The quota for invalid signatures.
     pub(crate) signatures: QuotaBook,
-    compiling_nanos: AtomicU64,
+    compile_nanos: AtomicU64,
     pub(crate) memory: u64,
     instances: (u32, u32),
 }
@@ -57,9 +57,9 @@ pub struct PoolUsage {
     /// `c`, `javascript`, or `plain` for modules with their own memory.
     pub class: &'static str,
     /// The number of instances in use.
-    pub used: usize,
+    pub in_use: usize,
     /// The number of instances that may be in use at once.
-    pub all: usize,
+    pub capacity: usize,
 }
 
 impl QueryRuntime {
@@ -71,27 +71,28 @@ impl QueryRuntime {
         let memory = usize::try_from(config.memory.0).unwrap_or(usize::MAX);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let limit = sandbox::memory_limit();
-        let wanted = config.instances.unwrap_or_else(|| lanes::usual_instances(limit));
-        let lanes = EngineShards::reserve(lanes::usual_lanes(threads, wanted, limit), wanted, memory)?;
+        let wanted = config.instances.unwrap_or_else(|| lanes::default_instances(limit));
+        let lanes =
+            EngineShards::reserve(lanes::default_shard_count(threads, wanted, limit), wanted, memory)?;
         let instances = lanes.instances;
         let ticker = EpochTicker::start(&lanes.engines())?;
-        let secret = secret(config)?;
+        let secret = load_secret(config)?;
         let folder = config.cache_dir.as_ref();
         let disk =
             folder.map(|folder| DiskCache::open(folder, &secret, config.cache_dir_size.0)).transpose()?;
         Ok(Arc::new(Self {
-            lanes,
+            shards: lanes,
             ticker,
             gate: HeavyGate::new(threads),
-            line: RunQueue::new(threads),
-            places: [(); 3].map(|()| FairSemaphore::with_reserve(instances as usize)),
-            lives: WarmInstancePool::new(instances),
+            run_queue: RunQueue::new(threads),
+            instance_slots: [(); 3].map(|()| FairSemaphore::with_reserve(instances as usize)),
+            warm_instances: WarmInstancePool::new(instances),
             sealer: TokenSealer::new(&secret),
             cache: ItemCache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
             disk,
             offload,
             signatures: QuotaBook::new(config.compile_time.0),
-            compiling_nanos: AtomicU64::new(0),
+            compile_nanos: AtomicU64::new(0),
             memory: config.memory.0,
             instances: (instances, wanted),
         }))
@@ -117,49 +118,49 @@ impl QueryRuntime {
 
     /// Returns statistics of the cache of compiled programs.
     #[must_use]
-    pub fn cache(&self) -> CacheStats {
+    pub fn cache_stats(&self) -> CacheStats {
         self.cache.stats()
     }
 
     /// Returns the number of warm instances.
     #[must_use]
-    pub fn live(&self) -> usize {
-        self.lives.count()
+    pub fn warm_instance_count(&self) -> usize {
+        self.warm_instances.count()
     }
 
     /// Returns the total CPU time of compilation.
     #[must_use]
-    pub fn compiling_time(&self) -> Duration {
-        Duration::from_nanos(self.compiling_nanos.load(Relaxed))
+    pub fn compile_time(&self) -> Duration {
+        Duration::from_nanos(self.compile_nanos.load(Relaxed))
     }
 
     /// Returns the instances in use, by class.
     #[must_use]
-    pub fn used(&self) -> [PoolUsage; 3] {
+    pub fn pool_usage(&self) -> [PoolUsage; 3] {
         let all = self.instances.0 as usize;
         let classes = [("c", 0), ("javascript", 1), ("plain", 2)];
         classes.map(|(class, index)| {
-            let used = all.saturating_sub(self.places[index].available_permits());
-            PoolUsage { class, used, all }
+            let used = all.saturating_sub(self.instance_slots[index].available_permits());
+            PoolUsage { class, in_use: used, capacity: all }
         })
     }
 
     /// Sets the target for the time that programs queue for a thread. `None` means no limit.
-    pub fn keep_to(&self, delay: Option<Duration>) {
-        self.line.set_target(delay);
+    pub fn set_queue_target(&self, delay: Option<Duration>) {
+        self.run_queue.set_target(delay);
     }
 
     /// Picks the shard to run a program in, preferring the thread's own. May start the replication to that
     /// shard; the copy's size is added to the cache entry under `key`.
-    pub(crate) fn lane(self: &Arc<Self>, program: &CompiledProgram, key: Option<CacheKey>) -> usize {
-        let own = self.lanes.own();
-        let (lane, is_wanted) = program.lane(own);
+    pub(crate) fn pick_shard(self: &Arc<Self>, program: &CompiledProgram, key: Option<CacheKey>) -> usize {
+        let own = self.shards.local_shard();
+        let (lane, is_wanted) = program.shard_to_run(own);
         if is_wanted {
             let (runtime, program) = (Arc::clone(self), program.clone());
             let replicating = async move {
                 let job = {
                     let runtime = Arc::clone(&runtime);
-                    move |_: &JobContext| runtime.take_into(own, &program, key)
+                    move |_: &JobContext| runtime.replicate_to(own, &program, key)
                 };
                 let request = JobRequest {
                     kind: "replicate",
@@ -177,17 +178,17 @@ impl QueryRuntime {
     }
 
     /// Replicates a program to another shard.
-    fn take_into(&self, at: usize, program: &CompiledProgram, key: Option<CacheKey>) {
-        let lane = self.lanes.at(at);
+    fn replicate_to(&self, at: usize, program: &CompiledProgram, key: Option<CacheKey>) {
+        let lane = self.shards.shard(at);
         let Some(module) = program.module() else { return };
         let is_taken = match program {
             CompiledProgram::C(compiled) => {
                 let again = lane.c.sandbox.copy_module(module);
-                let linked = again.and_then(|module| program::link(&lane.c, module).ok());
-                linked.is_some_and(|program| compiled.take_into(at, program))
+                let linked = again.and_then(|module| program::link_imports(&lane.c, module).ok());
+                linked.is_some_and(|program| compiled.replicate_to(at, program))
             }
             CompiledProgram::Plain(compiled) => {
-                lane.plain.0.copy_module(module).is_some_and(|module| compiled.take_into(at, module))
+                lane.plain.0.copy_module(module).is_some_and(|module| compiled.replicate_to(at, module))
             }
             CompiledProgram::Javascript(_) => false,
         };
@@ -197,15 +198,19 @@ impl QueryRuntime {
     }
 
     /// Waits until the client may have another instance of the pool.
-    pub(crate) async fn place(&self, program: &CompiledProgram, client: QuotaKey) -> Option<FairPermit> {
-        self.places[usize::from(program.class())].acquire(client).await
+    pub(crate) async fn acquire_instance_slot(
+        &self,
+        program: &CompiledProgram,
+        client: QuotaKey,
+    ) -> Option<FairPermit> {
+        self.instance_slots[usize::from(program.class_index())].acquire(client).await
     }
 
     /// Returns the program of a request, from the cache or compiled now, and the time that compiling took.
     ///
     /// # Errors
     /// Named programs that are not cached, invalid programs, and an exhausted compile quota.
-    pub(crate) async fn program(
+    pub(crate) async fn load_or_compile(
         self: &Arc<Self>,
         claim: &ResolvedProgram,
         sent: Option<Bytes>,
@@ -213,54 +218,57 @@ impl QueryRuntime {
         deadline: Instant,
     ) -> Result<(Arc<CachedProgram>, Option<Duration>), QueryError> {
         if let Some(known) = self.cache.get(claim.key, now) {
-            self.outlasts(claim, &known).await;
+            self.persist_if_requested(claim, &known).await;
             return Ok((known, None));
         }
         let started = Instant::now();
         let owner_key = claim.owner.quota_key();
         let order = ProgramLoad {
-            name: claim.name(),
-            payer: if claim.trusted.is_none() { owner_key } else { owner_key.exempt() },
+            name: claim.disk_name(),
+            payer: if claim.signer.is_none() { owner_key } else { owner_key.exempt() },
             deadline,
-            lane: self.lanes.own(),
+            shard: self.shards.local_shard(),
             language: claim.language,
             is_kept: claim.mode.is_some(),
-            sent,
+            sent_bytes: sent,
         };
-        let (known, compiled) = self.fetch(order).await?;
-        self.outlasts(claim, &known).await;
+        let (known, compiled) = self.fetch_program(order).await?;
+        self.persist_if_requested(claim, &known).await;
         Ok((known, compiled.then(|| started.elapsed())))
     }
 
     /// Returns the program, and whether it was compiled now.
-    async fn fetch(self: &Arc<Self>, order: ProgramLoad) -> Result<(Arc<CachedProgram>, bool), QueryError> {
+    async fn fetch_program(
+        self: &Arc<Self>,
+        order: ProgramLoad,
+    ) -> Result<(Arc<CachedProgram>, bool), QueryError> {
         let (name, payer) = (order.name, order.payer);
         let mut compiled = false;
         let make = || async {
             if let Some(wait) = self.offload.quota().retry_after(payer, Instant::now()) {
                 return Err(QueryError::CompileRate { wait });
             }
-            if let Some(restored) = self.restored(&order).await {
+            if let Some(restored) = self.restore_in_pool(&order).await {
                 return Ok(restored);
             }
-            if order.sent.is_none() {
+            if order.sent_bytes.is_none() {
                 self.offload.quota().charge(payer, Duration::ZERO, Instant::now());
                 return Err(QueryError::ProgramUnknown(self.sealer.gateway().into()));
             }
             compiled = true;
-            self.made(order).await
+            self.compile_in_pool(order).await
         };
         let known = self.cache.get_or_make(name.key, name.owner, make).await?;
         Ok((known, compiled))
     }
 
     /// Loads a program that was compiled by an earlier process from the disk cache.
-    async fn restored(self: &Arc<Self>, order: &ProgramLoad) -> Option<(Arc<CachedProgram>, usize)> {
+    async fn restore_in_pool(self: &Arc<Self>, order: &ProgramLoad) -> Option<(Arc<CachedProgram>, usize)> {
         self.disk.as_ref()?;
-        let (runtime, name, lane) = (Arc::clone(self), order.name, order.lane);
-        let request = order.request("restore", order.payer.exempt(), Duration::ZERO);
+        let (runtime, name, lane) = (Arc::clone(self), order.name, order.shard);
+        let request = order.job_request("restore", order.payer.exempt(), Duration::ZERO);
         let restore = move |_: &JobContext| {
-            let restored = runtime.restore(&name, lane);
+            let restored = runtime.restore_from_disk(&name, lane);
             runtime.cache.make_room(name.owner, restored.as_ref().map_or(0, |(_, weight)| *weight));
             restored
         };
@@ -269,35 +277,39 @@ impl QueryRuntime {
 
     /// Writes a program to the disk cache if this request asks for caching and the one that compiled it did
     /// not.
-    async fn outlasts(self: &Arc<Self>, claim: &ResolvedProgram, known: &Arc<CachedProgram>) {
-        if claim.mode.is_some() && self.disk.is_some() && !known.is_kept.load(Relaxed) {
-            let (runtime, known, name) = (Arc::clone(self), Arc::clone(known), claim.name());
+    async fn persist_if_requested(self: &Arc<Self>, claim: &ResolvedProgram, known: &Arc<CachedProgram>) {
+        if claim.mode.is_some() && self.disk.is_some() && !known.is_persistent.load(Relaxed) {
+            let (runtime, known, name) = (Arc::clone(self), Arc::clone(known), claim.disk_name());
             // A failed write only means that the program is not cached on disk.
-            let _ = tokio::task::spawn_blocking(move || runtime.keep(&name, &known)).await;
+            let _ = tokio::task::spawn_blocking(move || runtime.write_to_disk(&name, &known)).await;
         }
     }
 
     /// Checks and compiles a program in the pool, charged to its owner. Once started, compilation is finished
     /// and the result cached even if the client has gone: it can't be interrupted, and the client may send
     /// the program again.
-    async fn made(self: &Arc<Self>, order: ProgramLoad) -> Result<(Arc<CachedProgram>, usize), QueryError> {
+    async fn compile_in_pool(
+        self: &Arc<Self>,
+        order: ProgramLoad,
+    ) -> Result<(Arc<CachedProgram>, usize), QueryError> {
         let runtime = Arc::clone(self);
-        let estimate = self.estimate(&order).await.inspect_err(|_| {
+        let estimate = self.estimate_compile_time(&order).await.inspect_err(|_| {
             self.offload.quota().charge(order.payer, Duration::ZERO, Instant::now());
         })?;
-        let request = order.request("compile", order.payer, estimate);
+        let request = order.job_request("compile", order.payer, estimate);
         let job = move |job: &JobContext| {
-            let ProgramLoad { name, lane, language, is_kept, sent, .. } = order;
+            let ProgramLoad { name, shard: lane, language, is_kept, sent_bytes: sent, .. } = order;
             let bytes = sent.unwrap_or_default();
             let clock = CpuClock::now();
             let mut elsewhere = Duration::ZERO;
             let made = runtime.compile(lane, language, &bytes, |took| elsewhere = took);
             job.add_cpu(elsewhere);
             let took = clock.elapsed() + elsewhere;
-            runtime.compiling_nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
-            let made = made.map(|(program, weight)| (CachedProgram::new(program, size(&bytes)), weight));
+            runtime.compile_nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+            let made =
+                made.map(|(program, weight)| (CachedProgram::new(program, program_size(&bytes)), weight));
             if let (Ok((known, _)), true) = (&made, is_kept) {
-                runtime.keep(&name, known);
+                runtime.write_to_disk(&name, known);
             }
             runtime.cache.make_room(name.owner, made.as_ref().map_or(0, |(_, weight)| *weight));
             if let (Ok((known, weight)), true) = (&made, job.is_cancelled()) {
@@ -309,17 +321,17 @@ impl QueryRuntime {
     }
 
     /// Estimates the CPU time to compile a program, that of a long module in the pool.
-    async fn estimate(&self, order: &ProgramLoad) -> Result<Duration, QueryError> {
-        let (language, sent) = (order.language, order.sent.clone().unwrap_or_default());
+    async fn estimate_compile_time(&self, order: &ProgramLoad) -> Result<Duration, QueryError> {
+        let (language, sent) = (order.language, order.sent_bytes.clone().unwrap_or_default());
         if language != ProgramLanguage::Wasm || sent.len() <= SHORT_MODULE {
-            return Ok(estimate(language, &sent)?);
+            return Ok(estimate_cost(language, &sent)?);
         }
-        let request = order.request("estimate", order.payer, Duration::ZERO);
-        Ok(self.offload.run(request, move |_| estimate(language, &sent)).await??)
+        let request = order.job_request("estimate", order.payer, Duration::ZERO);
+        Ok(self.offload.run(request, move |_| estimate_cost(language, &sent)).await??)
     }
 
     /// Compiles a stored program of the operator, without the pool.
-    pub(crate) fn stored(
+    pub(crate) fn compile_stored(
         &self,
         language: ProgramLanguage,
         bytes: &[u8],
@@ -328,8 +340,8 @@ impl QueryRuntime {
         // Shards are assigned to request threads, and this thread is not one of them.
         let made = self.compile(0, language, bytes, drop);
         let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.compiling_nanos.fetch_add(took, Relaxed);
-        made.map(|(program, _)| CachedProgram::new(program, size(bytes)))
+        self.compile_nanos.fetch_add(took, Relaxed);
+        made.map(|(program, _)| CachedProgram::new(program, program_size(bytes)))
     }
 
     /// Checks and compiles a program. Passes the CPU time of other threads to `elsewhere`.
@@ -341,25 +353,27 @@ impl QueryRuntime {
         elsewhere: impl FnOnce(Duration),
     ) -> Result<(CompiledProgram, usize), QueryError> {
         if language != ProgramLanguage::Wasm {
-            return Ok(weighed(CompiledProgram::Javascript(program::javascript(
+            return Ok(with_weight(CompiledProgram::Javascript(program::to_javascript(
                 language, bytes, elsewhere,
             )?)));
         }
-        let lane = self.lanes.at(home);
-        let facts = check::check(bytes, &|name| lane.c.export(name).is_some())?;
-        let sandbox = if facts.environment { &lane.c.sandbox } else { &lane.plain.0 };
-        let module = sandbox.compile_untrusted(bytes, facts.environment.then_some(ENVIRONMENT_C));
+        let lane = self.shards.shard(home);
+        let facts = check::check_module(bytes, &|name| lane.c.export(name).is_some())?;
+        let sandbox = if facts.uses_environment { &lane.c.sandbox } else { &lane.plain.0 };
+        let module = sandbox.compile_untrusted(bytes, facts.uses_environment.then_some(ENVIRONMENT_C));
         let module = module.map_err(|error| check::ModuleRefusal::Malformed(error.to_string()))?;
-        if facts.environment {
-            let program = program::link(&lane.c, module)?;
-            return Ok(weighed(CompiledProgram::C(self.lanes.compiled(home, program))));
+        if facts.uses_environment {
+            let program = program::link_imports(&lane.c, module)?;
+            return Ok(with_weight(CompiledProgram::C(self.shards.wrap_compiled(home, program))));
         }
-        Ok(weighed(CompiledProgram::Plain(self.lanes.compiled(home, module))))
+        Ok(with_weight(CompiledProgram::Plain(self.shards.wrap_compiled(home, module))))
     }
 
     /// Writes a program to the disk cache. The label's tag is its class.
-    fn keep(&self, name: &DiskEntryName, known: &CachedProgram) {
-        let Some(disk) = self.disk.as_ref().filter(|_| !known.is_kept.swap(true, Relaxed)) else { return };
+    fn write_to_disk(&self, name: &DiskEntryName, known: &CachedProgram) {
+        let Some(disk) = self.disk.as_ref().filter(|_| !known.is_persistent.swap(true, Relaxed)) else {
+            return;
+        };
         let content = match &known.program {
             CompiledProgram::Javascript(source) => DiskEntryContent::Text(source.as_bytes()),
             compiled => match compiled.module() {
@@ -367,36 +381,35 @@ impl QueryRuntime {
                 None => return,
             },
         };
-        let label = DiskEntryLabel { tag: known.program.class(), size: known.size };
+        let label = DiskEntryLabel { tag: known.program.class_index(), size: known.size };
         disk.write(name, label, content, |key| self.cache.last_used(key));
     }
 
     /// Reads a program from the disk cache. Entries that can't be loaded, such as those of another engine
     /// version, are removed.
-    fn restore(&self, name: &DiskEntryName, home: usize) -> Option<(Arc<CachedProgram>, usize)> {
+    fn restore_from_disk(&self, name: &DiskEntryName, home: usize) -> Option<(Arc<CachedProgram>, usize)> {
         let disk = self.disk.as_ref()?;
         let kept = disk.read(name)?;
-        let lane = self.lanes.at(home);
+        let lane = self.shards.shard(home);
         let module = |sandbox: &Sandbox| sandbox.restore(&kept);
         let DiskEntryLabel { tag, size } = kept.label();
         let program = match tag {
-            C => module(&lane.c.sandbox)
-                .and_then(|module| program::link(&lane.c, module).ok())
-                .map(|program| CompiledProgram::C(self.lanes.compiled(home, program))),
-            JAVASCRIPT => std::str::from_utf8(kept.bytes())
+            C_TAG => module(&lane.c.sandbox)
+                .and_then(|module| program::link_imports(&lane.c, module).ok())
+                .map(|program| CompiledProgram::C(self.shards.wrap_compiled(home, program))),
+            JAVASCRIPT_TAG => std::str::from_utf8(kept.bytes())
                 .ok()
                 .map(|source| CompiledProgram::Javascript(source.into())),
-            PLAIN => {
-                module(&lane.plain.0).map(|module| CompiledProgram::Plain(self.lanes.compiled(home, module)))
-            }
+            PLAIN_TAG => module(&lane.plain.0)
+                .map(|module| CompiledProgram::Plain(self.shards.wrap_compiled(home, module))),
             _ => None,
         };
         if program.is_none() {
             disk.remove(name);
         }
-        let (program, weight) = program.map(weighed)?;
+        let (program, weight) = program.map(with_weight)?;
         let known = CachedProgram::new(program, size);
-        known.is_kept.store(true, Relaxed);
+        known.is_persistent.store(true, Relaxed);
         Some((known, weight))
     }
 }
@@ -407,12 +420,12 @@ pub(crate) struct CachedProgram {
     /// The size of the program as it was sent, in bytes.
     size: u32,
     /// Whether the program is in the disk cache, or being written to it.
-    is_kept: AtomicBool,
+    is_persistent: AtomicBool,
 }
 
 impl CachedProgram {
     fn new(program: CompiledProgram, size: u32) -> Arc<Self> {
-        Arc::new(Self { program, size, is_kept: AtomicBool::default() })
+        Arc::new(Self { program, size, is_persistent: AtomicBool::default() })
     }
 
     /// Checks the size against a route's limit, which may differ from that of the route that cached it.
@@ -430,24 +443,24 @@ struct ProgramLoad {
     /// The request's deadline.
     deadline: Instant,
     /// The shard to compile for: that of the thread that serves the request.
-    lane: usize,
+    shard: usize,
     language: ProgramLanguage,
     /// Whether to write the program to the disk cache.
     is_kept: bool,
     /// `None` if the program is named and not sent.
-    sent: Option<Bytes>,
+    sent_bytes: Option<Bytes>,
 }
 
 impl ProgramLoad {
-    fn request(&self, kind: &'static str, payer: QuotaKey, estimate: Duration) -> JobRequest {
+    fn job_request(&self, kind: &'static str, payer: QuotaKey, estimate: Duration) -> JobRequest {
         JobRequest { kind, payer, estimate, deadline: self.deadline }
     }
 }
 
 /// Estimates the CPU time to compile a program.
-fn estimate(language: ProgramLanguage, program: &[u8]) -> Result<Duration, check::ModuleRefusal> {
+fn estimate_cost(language: ProgramLanguage, program: &[u8]) -> Result<Duration, check::ModuleRefusal> {
     match language {
-        ProgramLanguage::Wasm => check::estimate(program),
+        ProgramLanguage::Wasm => check::estimate_compile_cost(program),
         ProgramLanguage::Typescript => {
             let bytes = u32::try_from(program.len()).unwrap_or(u32::MAX);
             Ok(Duration::from_nanos(500).saturating_mul(bytes))
@@ -457,17 +470,17 @@ fn estimate(language: ProgramLanguage, program: &[u8]) -> Result<Duration, check
 }
 
 /// Returns the size of the program as it was sent.
-fn size(bytes: &[u8]) -> u32 {
+fn program_size(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 
 /// The tags of the classes in the disk cache.
-const C: u8 = 0;
-const JAVASCRIPT: u8 = 1;
-const PLAIN: u8 = 2;
+const C_TAG: u8 = 0;
+const JAVASCRIPT_TAG: u8 = 1;
+const PLAIN_TAG: u8 = 2;
 
 /// Returns a program with its weight in the cache: its code and a fixed overhead.
-fn weighed(program: CompiledProgram) -> (CompiledProgram, usize) {
+fn with_weight(program: CompiledProgram) -> (CompiledProgram, usize) {
     const OVERHEAD: usize = 1024;
     let weight = match &program {
         CompiledProgram::Javascript(source) => source.len(),
@@ -484,7 +497,7 @@ fn code_size(module: &Module) -> usize {
 
 /// Returns the secret that seals tokens and signs files in the disk cache: from the config, from the folder,
 /// or random for this process.
-fn secret(config: &RuntimeConfig) -> Result<[u8; 32], RuntimeStartError> {
+fn load_secret(config: &RuntimeConfig) -> Result<[u8; 32], RuntimeStartError> {
     match (&config.secret, &config.cache_dir) {
         (Some(secret), _) => Ok(Sha256::digest(secret).into()),
         (None, Some(folder)) => Ok(sandbox::secret_in(folder)?),
@@ -519,12 +532,12 @@ mod tests {
             made.map(|(program, weight)| (CachedProgram::new(program, 0), weight))
         };
         let program = &runtime.cache.get_or_make([1; 32], 0, make).await.unwrap().program;
-        for lane in 1..runtime.lanes.engines().len() / 3 {
-            assert_eq!(program.lane(lane).0, 0);
-            let before = runtime.cache().bytes;
-            runtime.take_into(lane, program, Some([1; 32]));
-            assert_eq!(program.lane(lane).0, lane);
-            assert!(runtime.cache().bytes > before, "the copy counts towards the cache size");
+        for lane in 1..runtime.shards.engines().len() / 3 {
+            assert_eq!(program.shard_to_run(lane).0, 0);
+            let before = runtime.cache_stats().bytes;
+            runtime.replicate_to(lane, program, Some([1; 32]));
+            assert_eq!(program.shard_to_run(lane).0, lane);
+            assert!(runtime.cache_stats().bytes > before, "the copy counts towards the cache size");
         }
     }
 
@@ -534,7 +547,9 @@ mod tests {
         let runtime =
             QueryRuntime::new(&config, OffloadPool::start(OffloadConfig::default()).unwrap()).unwrap();
         let program = CompiledProgram::Javascript("".into());
-        let place = |client: &'static str| runtime.place(&program, QuotaKey::new(&client)).now_or_never();
+        let place = |client: &'static str| {
+            runtime.acquire_instance_slot(&program, QuotaKey::new(&client)).now_or_never()
+        };
         let held = [(); 2].map(|()| place("attacker").expect("half of the instances"));
         assert!(place("attacker").is_none());
         assert!(place("neighbour").is_some());
@@ -560,7 +575,7 @@ mod tests {
         measure("1000 locals of 200 functions", hostile::with_locals(200, 1000));
         measure("50000 locals of 10 functions", hostile::with_locals(10, 50_000));
         for attack in hostile::ATTACKS.iter().filter(|attack| attack.0.contains(&only)) {
-            measure(attack.0, hostile::module(attack));
+            measure(attack.0, hostile::largest_module(attack));
         }
     }
 }

@@ -31,7 +31,7 @@ pub enum RuntimeStartError {
 }
 
 impl RuntimeStartError {
-    pub(crate) fn link(environment: &'static str) -> impl FnOnce(sandbox::Trapped) -> Self {
+    pub(crate) fn link_error(environment: &'static str) -> impl FnOnce(sandbox::Trapped) -> Self {
         move |error| Self::Link { environment, reason: format!("{error:#}") }
     }
 }

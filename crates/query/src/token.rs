@@ -34,17 +34,17 @@ use crate::random::RandomMap;
 pub(crate) type SessionId = [u8; 8];
 
 /// The lifetime of a token in seconds.
-const LIFE: u32 = DAY;
-const DAY: u32 = 24 * 3600;
-const SEALED: usize = 1 + 32 + 8 + 8 + 4 + 8;
-const HEAD: usize = 1 + NONCE_LEN;
-const TAG: usize = 16;
+const TOKEN_LIFETIME: u32 = DAY_SECONDS;
+const DAY_SECONDS: u32 = 24 * 3600;
+const SEALED_BYTES: usize = 1 + 32 + 8 + 8 + 4 + 8;
+const HEAD_BYTES: usize = 1 + NONCE_LEN;
+const TAG_BYTES: usize = 16;
 /// The size of a token in bytes.
-const TOKEN: usize = HEAD + SEALED + TAG;
+const TOKEN_BYTES: usize = HEAD_BYTES + SEALED_BYTES + TAG_BYTES;
 /// The length of a token in base64.
-pub(crate) const TEXT: usize = TOKEN.div_ceil(3) * 4;
+pub(crate) const TOKEN_TEXT_LENGTH: usize = TOKEN_BYTES.div_ceil(3) * 4;
 /// The maximum number of opened tokens in the cache.
-const REMEMBERED: usize = 1024;
+const MAX_CACHED_TOKENS: usize = 1024;
 
 /// The contents of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct TokenContents {
     pub(crate) key: OwnerPrefix,
     pub(crate) session: SessionId,
     /// The expiry time, in seconds since 1970.
-    pub(crate) ends: u32,
+    pub(crate) expires_at: u32,
 }
 
 /// The owner and caller that a token was verified for, with the owner's cache key for the program.
@@ -76,8 +76,8 @@ pub(crate) struct TokenSealer {
     /// A random name that distinguishes this process from others that share its secret.
     gateway: Box<str>,
     secret: hmac::Key,
-    days: Mutex<Vec<(u32, LessSafeKey)>>,
-    opened: Mutex<VerifiedTokenCache>,
+    day_keys: Mutex<Vec<(u32, LessSafeKey)>>,
+    token_cache: Mutex<VerifiedTokenCache>,
 }
 
 impl TokenSealer {
@@ -88,7 +88,7 @@ impl TokenSealer {
         // necessary.
         let _ = getrandom::fill(&mut number);
         let gateway = format!("g{:08x}", u32::from_be_bytes(number)).into();
-        Self { gateway, secret, days: Mutex::default(), opened: Mutex::default() }
+        Self { gateway, secret, day_keys: Mutex::default(), token_cache: Mutex::default() }
     }
 
     /// Returns the name of this process among the gateways that share its secret, a token of RFC 9651.
@@ -98,20 +98,23 @@ impl TokenSealer {
 
     /// Seals a token whose lifetime starts now.
     pub(crate) fn seal(&self, token: TokenContents) -> Result<Vec<u8>, QueryError> {
-        self.seal_at(TokenContents { ends: now().saturating_add(LIFE), ..token }, now())
+        self.seal_at(
+            TokenContents { expires_at: now_seconds().saturating_add(TOKEN_LIFETIME), ..token },
+            now_seconds(),
+        )
     }
 
     fn seal_at(&self, token: TokenContents, now: u32) -> Result<Vec<u8>, QueryError> {
         let failed = |_| QueryError::Gateway("a token could not be sealed".into());
-        let day = now / DAY;
+        let day = now / DAY_SECONDS;
         let mut nonce = [0; NONCE_LEN];
         getrandom::fill(&mut nonce).map_err(|error| QueryError::Gateway(error.to_string()))?;
-        let mut bytes = Vec::with_capacity(TOKEN);
-        let mut sealed = token.bytes();
+        let mut bytes = Vec::with_capacity(TOKEN_BYTES);
+        let mut sealed = token.to_bytes();
         let nonce_bytes = nonce;
         let nonce = Nonce::assume_unique_for_key(nonce);
         let tag = self
-            .with(day, |key| key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut sealed))
+            .with_day_key(day, |key| key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut sealed))
             .map_err(failed)?;
         bytes.push(day as u8);
         bytes.extend_from_slice(&nonce_bytes);
@@ -131,57 +134,57 @@ impl TokenSealer {
         now: u32,
         judge: impl FnOnce(TokenContents, &mut Option<TokenIdentity>) -> Result<T, QueryError>,
     ) -> Result<T, QueryError> {
-        if let Some((token, judged)) = self.opened().get_mut(text) {
-            return judge(token.lasting(now)?, judged);
+        if let Some((token, judged)) = self.lock_cache().get_mut(text) {
+            return judge(token.check_expiry(now)?, judged);
         }
-        let mut bytes = [0; TOKEN];
+        let mut bytes = [0; TOKEN_BYTES];
         let length = STANDARD.decode_slice(text, &mut bytes).map_err(|_| QueryError::TokenUnknown)?;
         let token = self.open_at(&bytes[..length], now)?;
         let mut judged = None;
         let result = judge(token, &mut judged);
-        let mut opened = self.opened();
-        if opened.len() >= REMEMBERED {
+        let mut opened = self.lock_cache();
+        if opened.len() >= MAX_CACHED_TOKENS {
             opened.clear();
         }
         opened.insert(text.into(), (token, judged));
         result
     }
 
-    fn opened(&self) -> MutexGuard<'_, VerifiedTokenCache> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_cache(&self) -> MutexGuard<'_, VerifiedTokenCache> {
+        self.token_cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open_at(&self, bytes: &[u8], now: u32) -> Result<TokenContents, QueryError> {
-        let mut sealed: [u8; TOKEN] = bytes.try_into().map_err(|_| QueryError::TokenUnknown)?;
-        let (head, sealed) = sealed.split_at_mut(HEAD);
+        let mut sealed: [u8; TOKEN_BYTES] = bytes.try_into().map_err(|_| QueryError::TokenUnknown)?;
+        let (head, sealed) = sealed.split_at_mut(HEAD_BYTES);
         let nonce = Nonce::try_assume_unique_for_key(&head[1..]).map_err(|_| QueryError::TokenUnknown)?;
         // The latest day with this low byte, up to tomorrow, since another gateway's clock may be ahead.
-        let today = now / DAY + 1;
+        let today = now / DAY_SECONDS + 1;
         let day = today.saturating_sub(u32::from((today as u8).wrapping_sub(head[0])));
         let open = |key: &LessSafeKey| {
-            key.open_in_place(nonce, Aad::empty(), sealed).map(|bytes| TokenContents::read(bytes))
+            key.open_in_place(nonce, Aad::empty(), sealed).map(|bytes| TokenContents::from_bytes(bytes))
         };
-        let token = self.with(day, open).map_err(|_| QueryError::TokenUnknown)?;
-        token.ok_or(QueryError::TokenUnknown)?.lasting(now)
+        let token = self.with_day_key(day, open).map_err(|_| QueryError::TokenUnknown)?;
+        token.ok_or(QueryError::TokenUnknown)?.check_expiry(now)
     }
 
     /// Whether a token has less than half of its lifetime left, so that its holder should get a new one.
-    pub(crate) fn is_old(token: &TokenContents, now: u32) -> bool {
-        token.ends.saturating_sub(now) < LIFE / 2
+    pub(crate) fn needs_renewal(token: &TokenContents, now: u32) -> bool {
+        token.expires_at.saturating_sub(now) < TOKEN_LIFETIME / 2
     }
 
     /// Uses the key of a day. The keys of the last few days are cached.
-    fn with<T>(&self, day: u32, use_key: impl FnOnce(&LessSafeKey) -> T) -> T {
-        let mut days = self.days.lock().unwrap_or_else(PoisonError::into_inner);
+    fn with_day_key<T>(&self, day: u32, use_key: impl FnOnce(&LessSafeKey) -> T) -> T {
+        let mut days = self.day_keys.lock().unwrap_or_else(PoisonError::into_inner);
         let at = days.iter().position(|(known, _)| *known == day).unwrap_or_else(|| {
             days.truncate(2);
-            days.insert(0, (day, self.key(day)));
+            days.insert(0, (day, self.derive_day_key(day)));
             0
         });
         use_key(&days[at].1)
     }
 
-    fn key(&self, day: u32) -> LessSafeKey {
+    fn derive_day_key(&self, day: u32) -> LessSafeKey {
         let mut context = hmac::Context::with_key(&self.secret);
         context.update(b"orfa token v1");
         context.update(&day.to_be_bytes());
@@ -193,15 +196,15 @@ impl TokenSealer {
 
 impl TokenContents {
     /// Returns the token unless it has expired.
-    fn lasting(self, now: u32) -> Result<Self, QueryError> {
-        if self.ends < now { Err(QueryError::TokenExpired) } else { Ok(self) }
+    fn check_expiry(self, now: u32) -> Result<Self, QueryError> {
+        if self.expires_at < now { Err(QueryError::TokenExpired) } else { Ok(self) }
     }
 
-    fn bytes(&self) -> [u8; SEALED] {
-        let mut bytes = [0; SEALED];
+    fn to_bytes(&self) -> [u8; SEALED_BYTES] {
+        let mut bytes = [0; SEALED_BYTES];
         bytes[0] = ((self.mode as u8) << 4) | self.language as u8;
         let parts: [&[u8]; 5] =
-            [&self.hash, &self.holder, &self.key, &self.ends.to_be_bytes(), &self.session];
+            [&self.hash, &self.holder, &self.key, &self.expires_at.to_be_bytes(), &self.session];
         let mut at = 1;
         for part in parts {
             bytes[at..at + part.len()].copy_from_slice(part);
@@ -210,7 +213,7 @@ impl TokenContents {
         bytes
     }
 
-    fn read(bytes: &[u8]) -> Option<Self> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         let (hash, rest) = rest.split_first_chunk()?;
         let (holder, rest) = rest.split_first_chunk()?;
@@ -222,12 +225,20 @@ impl TokenContents {
         let languages = [ProgramLanguage::Wasm, ProgramLanguage::Javascript, ProgramLanguage::Typescript];
         let language = languages.into_iter().find(|language| *language as u8 == kind & 15)?;
         let ends = u32::from_be_bytes(*ends);
-        Some(Self { mode, language, hash: *hash, holder: *holder, key: *key, session: *session, ends })
+        Some(Self {
+            mode,
+            language,
+            hash: *hash,
+            holder: *holder,
+            key: *key,
+            session: *session,
+            expires_at: ends,
+        })
     }
 }
 
 /// Returns seconds since 1970, from the coarse clock: some milliseconds late, but nearly free.
-pub(crate) fn now() -> u32 {
+pub(crate) fn now_seconds() -> u32 {
     let seconds = clock_gettime(ClockId::RealtimeCoarse).tv_sec.max(0);
     u32::try_from(seconds).unwrap_or(u32::MAX)
 }
@@ -236,7 +247,7 @@ pub(crate) fn now() -> u32 {
 mod tests {
     use super::*;
 
-    const NOON: u32 = 20_000 * DAY + DAY / 2;
+    const NOON: u32 = 20_000 * DAY_SECONDS + DAY_SECONDS / 2;
 
     fn token() -> TokenContents {
         TokenContents {
@@ -246,7 +257,7 @@ mod tests {
             holder: [2; 8],
             key: [3; 8],
             session: [4; 8],
-            ends: NOON + LIFE,
+            expires_at: NOON + TOKEN_LIFETIME,
         }
     }
 
@@ -255,10 +266,10 @@ mod tests {
         let sealer = TokenSealer::new(&[7; 32]);
         let sealed = sealer.seal_at(token(), NOON).unwrap();
         assert_eq!(sealer.open_at(&sealed, NOON).unwrap(), token());
-        assert_eq!(sealer.open_at(&sealed, NOON + LIFE).unwrap(), token());
-        assert!(matches!(sealer.open_at(&sealed, NOON + LIFE + 1), Err(QueryError::TokenExpired)));
-        assert!(matches!(sealer.open_at(&sealed, NOON + 90 * DAY), Err(QueryError::TokenExpired)));
-        let (ahead, behind) = (sealer.seal_at(token(), NOON + DAY).unwrap(), NOON);
+        assert_eq!(sealer.open_at(&sealed, NOON + TOKEN_LIFETIME).unwrap(), token());
+        assert!(matches!(sealer.open_at(&sealed, NOON + TOKEN_LIFETIME + 1), Err(QueryError::TokenExpired)));
+        assert!(matches!(sealer.open_at(&sealed, NOON + 90 * DAY_SECONDS), Err(QueryError::TokenExpired)));
+        let (ahead, behind) = (sealer.seal_at(token(), NOON + DAY_SECONDS).unwrap(), NOON);
         assert_eq!(sealer.open_at(&ahead, behind).unwrap(), token(), "another gateway's clock is ahead");
     }
 
@@ -270,14 +281,14 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(open(&text, NOON).unwrap(), token());
         }
-        assert!(matches!(open(&text, NOON + LIFE + 1), Err(QueryError::TokenExpired)));
+        assert!(matches!(open(&text, NOON + TOKEN_LIFETIME + 1), Err(QueryError::TokenExpired)));
         for other in [&text[1..], &text[..text.len() - 1], &text.to_lowercase(), &format!("{text}AAAA"), ""] {
             assert!(matches!(open(other, NOON), Err(QueryError::TokenUnknown)), "{other}");
         }
-        for _ in 0..2 * REMEMBERED {
+        for _ in 0..2 * MAX_CACHED_TOKENS {
             let another = STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
             assert_eq!(open(&another, NOON).unwrap(), token());
-            assert!(sealer.opened().len() <= REMEMBERED);
+            assert!(sealer.lock_cache().len() <= MAX_CACHED_TOKENS);
         }
     }
 

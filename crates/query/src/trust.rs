@@ -20,7 +20,7 @@ use crate::fields::SingleField;
 use crate::owner::{OwnerPrefix, ProgramHash, ProgramOwner};
 use crate::problem::QueryError;
 
-pub use config::{KeyConfig, TrustConfig, public_key};
+pub use config::{KeyConfig, TrustConfig, format_public_key};
 
 /// Half of the order of P-256 (FIPS 186-5). A larger `s` is another encoding of the same signature.
 const HALF_ORDER: [u8; 32] = [
@@ -48,14 +48,14 @@ pub(crate) struct TrustedKey {
     pub(crate) config: KeyConfig,
     /// The uncompressed point.
     public: Vec<u8>,
-    ends: Option<SystemTime>,
+    expires_at: Option<SystemTime>,
     mark: OwnerPrefix,
 }
 
 /// Returns the message that a signature covers. The environment follows from the media type; for a
 /// WebAssembly module it is empty, since the module's imports name it.
 #[must_use]
-pub fn signed(media_type: &str, hash: &[u8; 32]) -> Vec<u8> {
+pub fn signed_message(media_type: &str, hash: &[u8; 32]) -> Vec<u8> {
     let environment =
         if media_type == ProgramLanguage::Wasm.media_type() { "" } else { query_abi::ENVIRONMENT_JAVASCRIPT };
     let mut message = format!("ORFA-Trust v1\n{media_type}\n{environment}\n").into_bytes();
@@ -65,7 +65,7 @@ pub fn signed(media_type: &str, hash: &[u8; 32]) -> Vec<u8> {
 
 /// Whether `s` is in the lower half of its range.
 #[must_use]
-pub fn is_low(s: &[u8]) -> bool {
+pub fn is_low_s(s: &[u8]) -> bool {
     s <= &HALF_ORDER[..]
 }
 
@@ -74,8 +74,8 @@ impl ProgramSignature {
     ///
     /// # Errors
     /// If the header is malformed.
-    pub(crate) fn read(field: SingleField<'_>) -> Result<Option<Self>, QueryError> {
-        let wrong = |detail: &str| field.wrong(detail);
+    pub(crate) fn parse_field(field: SingleField<'_>) -> Result<Option<Self>, QueryError> {
+        let wrong = |detail: &str| field.header_error(detail);
         let Some(text) = field.text()? else { return Ok(None) };
         let item: Result<Item, _> = Parser::new(text).parse();
         let item = item.map_err(|_| wrong("it is not an item of RFC 9651, as `:...:;keyid=\"name\"`"))?;
@@ -108,7 +108,7 @@ impl SigningKeys {
         if problems.is_empty() { Ok(Self { keys }) } else { Err(problems) }
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<TrustedKey>> {
+    pub(crate) fn all_keys(&self) -> impl Iterator<Item = &Arc<TrustedKey>> {
         self.keys.values()
     }
 
@@ -124,17 +124,18 @@ impl SigningKeys {
     ) -> Result<&Arc<TrustedKey>, QueryError> {
         let shown = || crate::problem::short(&signature.key);
         let key = self.keys.get(&*signature.key).ok_or_else(|| QueryError::KeyUnknown(shown()))?;
-        if key.is_over(SystemTime::now()) {
+        if key.is_expired(SystemTime::now()) {
             return Err(QueryError::KeyExpired(shown()));
         }
-        let is_its = is_low(&signature.bytes[32..]) && key.signed(language, hash, &signature.bytes);
+        let is_its =
+            is_low_s(&signature.bytes[32..]) && key.verifies_program(language, hash, &signature.bytes);
         if is_its { Ok(key) } else { Err(QueryError::SignatureWrong(shown())) }
     }
 
     /// Returns the key that signed a token's program, if it is registered and has not expired.
-    pub(crate) fn by_mark(&self, mark: OwnerPrefix) -> Option<&Arc<TrustedKey>> {
+    pub(crate) fn find_by_mark(&self, mark: OwnerPrefix) -> Option<&Arc<TrustedKey>> {
         let now = SystemTime::now();
-        self.keys.values().find(|key| key.mark == mark && !key.is_over(now))
+        self.keys.values().find(|key| key.mark == mark && !key.is_expired(now))
     }
 }
 
@@ -149,27 +150,27 @@ impl TrustedKey {
                 hint: hint.to_owned(),
             });
         };
-        let public = config::public_key_of(&config.public_key);
+        let public = config::parse_public_key(&config.public_key);
         let public = public.map_err(|wrong| note("public_key", wrong)).ok();
-        let ends = config.expires.as_deref().map(config::date).transpose();
+        let ends = config.expires.as_deref().map(config::parse_date).transpose();
         let ends = ends.map_err(|wrong| note("expires", wrong)).ok();
         let (Some(public), Some(ends)) = (public, ends) else { return Err(problems) };
         // The mark depends on name and public key, so that a new key under an old name has another mark.
         let point: String = public.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mark = ProgramOwner::Key(format!("{name}\0{point}").into()).mark();
-        Ok(Self { name: name.into(), config: config.clone(), public, ends, mark })
+        let mark = ProgramOwner::Key(format!("{name}\0{point}").into()).hash_prefix();
+        Ok(Self { name: name.into(), config: config.clone(), public, expires_at: ends, mark })
     }
 
     pub(crate) fn mark(&self) -> OwnerPrefix {
         self.mark
     }
 
-    fn is_over(&self, now: SystemTime) -> bool {
-        self.ends.is_some_and(|ends| ends <= now)
+    fn is_expired(&self, now: SystemTime) -> bool {
+        self.expires_at.is_some_and(|ends| ends <= now)
     }
 
-    fn signed(&self, language: ProgramLanguage, hash: &ProgramHash, signature: &[u8]) -> bool {
+    fn verifies_program(&self, language: ProgramLanguage, hash: &ProgramHash, signature: &[u8]) -> bool {
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &self.public);
-        key.verify(&signed(language.media_type(), hash), signature).is_ok()
+        key.verify(&signed_message(language.media_type(), hash), signature).is_ok()
     }
 }

@@ -35,7 +35,7 @@ mod tests;
 /// levels only; with this size the stack can't overflow (`levels.rs`). It is only reserved: pages that are
 /// not touched use no memory.
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 8 << 10 } else { 4 << 10 };
-const STACK_AT_LEAST: usize = 1 << 20;
+const MIN_STACK: usize = 1 << 20;
 
 /// A syntax error and its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,14 +52,14 @@ pub(crate) struct SyntaxError {
 }
 
 impl SyntaxError {
-    fn at(source: &str, offset: u32, message: impl Into<String>, hint: Option<String>) -> Self {
-        let (line, column) = position(source, offset);
+    fn at_offset(source: &str, offset: u32, message: impl Into<String>, hint: Option<String>) -> Self {
+        let (line, column) = line_and_column(source, offset);
         Self { message: message.into(), line, column, hint }
     }
 
     fn from_parser(source: &str, error: &OxcDiagnostic) -> Self {
         let hint = error.help.as_ref().map(ToString::to_string);
-        Self::at(source, first_label(error), error.message.to_string(), hint)
+        Self::at_offset(source, first_label(error), error.message.to_string(), hint)
     }
 }
 
@@ -67,9 +67,9 @@ impl SyntaxError {
 /// the CPU time, which is spent on a separate thread that the caller's clock does not measure.
 pub(crate) fn strip_timed(source: &str) -> (Result<String, SyntaxError>, Duration) {
     let nanos = AtomicU64::new(0);
-    let stripped = on_own_thread(source, &nanos).unwrap_or_else(|| {
+    let stripped = strip_on_thread(source, &nanos).unwrap_or_else(|| {
         let hint = Some("Nest it less deeply, or send it as JavaScript.".to_owned());
-        Err(SyntaxError::at(source, 0, "This program is too deeply nested to remove its types", hint))
+        Err(SyntaxError::at_offset(source, 0, "This program is too deeply nested to remove its types", hint))
     });
     (stripped, Duration::from_nanos(nanos.load(Relaxed)))
 }
@@ -81,14 +81,14 @@ pub(crate) fn strip(source: &str) -> Result<String, SyntaxError> {
 
 /// Returns `None` if a bound was hit: too many levels, no memory for the stack or the tree, or a tree larger
 /// than its arena.
-fn on_own_thread(source: &str, nanos: &AtomicU64) -> Option<Result<String, SyntaxError>> {
-    let levels = Some(levels::at_most(source)).filter(|levels| *levels <= levels::MAX)?;
-    let stack = levels.checked_mul(STACK_PER_LEVEL)?.checked_add(STACK_AT_LEAST)?;
+fn strip_on_thread(source: &str, nanos: &AtomicU64) -> Option<Result<String, SyntaxError>> {
+    let levels = Some(levels::max_levels(source)).filter(|levels| *levels <= levels::MAX_LEVELS)?;
+    let stack = levels.checked_mul(STACK_PER_LEVEL)?.checked_add(MIN_STACK)?;
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("typescript".into()).stack_size(stack);
         let timed = || {
             let _timed = TimedGuard { clock: CpuClock::now(), nanos };
-            strip_here(source)
+            strip_types(source)
         };
         thread.spawn_scoped(scope, timed).ok()?.join().ok().flatten()
     })
@@ -106,15 +106,15 @@ impl Drop for TimedGuard<'_> {
     }
 }
 
-fn strip_here(source: &str) -> Option<Result<String, SyntaxError>> {
+fn strip_types(source: &str) -> Option<Result<String, SyntaxError>> {
     let allocator = SyntaxArena::for_source(source)?;
     let parsed = Parser::new(&allocator, source, SourceType::ts().with_module(true))
         .with_config(TokensParserConfig)
         .parse();
     if let Some(error) = parsed.diagnostics.errors().next() {
-        return Some(Err(jsx(source)?.unwrap_or_else(|| SyntaxError::from_parser(source, error))));
+        return Some(Err(find_jsx_error(source)?.unwrap_or_else(|| SyntaxError::from_parser(source, error))));
     }
-    let (erased, shape) = match TypeEraser::run(source, &parsed.tokens, &parsed.program) {
+    let (erased, shape) = match TypeEraser::erase_types(source, &parsed.tokens, &parsed.program) {
         Ok(walked) => walked,
         Err(refused) => return Some(Err(refused)),
     };
@@ -122,11 +122,11 @@ fn strip_here(source: &str) -> Option<Result<String, SyntaxError>> {
         return Some(Ok(source.to_owned()));
     }
     let stripped = erased.render(source, &parsed.tokens);
-    Some(same_program(source, &stripped, &shape)?.map_or(Ok(stripped), Err))
+    Some(verify_same_program(source, &stripped, &shape)?.map_or(Ok(stripped), Err))
 }
 
 /// Returns an error if JSX is the only reason why the program does not parse.
-fn jsx(source: &str) -> Option<Option<SyntaxError>> {
+fn find_jsx_error(source: &str) -> Option<Option<SyntaxError>> {
     let allocator = SyntaxArena::for_source(source)?;
     let parsed = Parser::new(&allocator, source, SourceType::tsx().with_module(true)).parse();
     if parsed.diagnostics.has_errors() {
@@ -134,20 +134,20 @@ fn jsx(source: &str) -> Option<Option<SyntaxError>> {
     }
     Some(erase::first_jsx(&parsed.program).map(|offset| {
         let hint = Some("Call a function that returns the value, or build a string.".to_owned());
-        SyntaxError::at(source, offset, "JSX is not supported in a query program", hint)
+        SyntaxError::at_offset(source, offset, "JSX is not supported in a query program", hint)
     }))
 }
 
 /// Verifies the result, as a safeguard for all edge cases of the grammar: it must parse to the tree of the
 /// original.
-fn same_program(source: &str, stripped: &str, before: &TreeShape) -> Option<Option<SyntaxError>> {
+fn verify_same_program(source: &str, stripped: &str, before: &TreeShape) -> Option<Option<SyntaxError>> {
     let allocator = SyntaxArena::for_source(source)?;
     let parsed = Parser::new(&allocator, stripped, SourceType::mjs()).parse();
     let place = match parsed.diagnostics.errors().next() {
-        Some(error) => Some(position(stripped, first_label(error))),
+        Some(error) => Some(line_and_column(stripped, first_label(error))),
         None => {
-            let difference = before.first_difference(&TreeShape::of(&parsed.program));
-            difference.map(|offset| position(source, offset))
+            let difference = before.first_difference(&TreeShape::from_program(&parsed.program));
+            difference.map(|offset| line_and_column(source, offset))
         }
     };
     Some(place.map(|(line, column)| {
@@ -169,7 +169,7 @@ fn first_label(error: &OxcDiagnostic) -> u32 {
 }
 
 /// Returns the line and column of a byte, counted as editors do: `\n`, `\r\n` and `\r` end a line.
-fn position(source: &str, offset: u32) -> (u32, u32) {
+fn line_and_column(source: &str, offset: u32) -> (u32, u32) {
     let (mut line, mut column, mut last) = (1, 1, ' ');
     for (_, c) in source.char_indices().take_while(|&(at, _)| at < offset as usize) {
         match c {

@@ -80,7 +80,7 @@ fn route() -> Result<QueryRoute> {
     let services = ServiceSet::new(&config).map_err(|problems| anyhow!("{problems:?}"))?;
     let runtime = {
         let config = RuntimeConfig::default();
-        QueryRuntime::new(&config, offload::OffloadPool::start(config.offload())?)?
+        QueryRuntime::new(&config, offload::OffloadPool::start(config.offload_config())?)?
     };
     let config: QueryConfig = serde_json::from_str(r#"{"services":["nobody"]}"#)?;
     let (trusted, blocked) = (std::sync::Arc::default(), std::sync::Arc::default());

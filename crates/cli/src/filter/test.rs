@@ -72,7 +72,7 @@ pub(crate) async fn run(arguments: &FilterTestArguments) -> anyhow::Result<CliEx
 async fn exchange(arguments: &FilterTestArguments, lines: &Arc<OutputLines>) -> anyhow::Result<CliExitCode> {
     let (request, response) = (request(arguments)?, response(arguments)?);
     let services = services(&arguments.services)?;
-    let filters = FilterRuntime::observed(Arc::clone(lines) as Arc<dyn FilterObserver>)?;
+    let filters = FilterRuntime::with_observer(Arc::clone(lines) as Arc<dyn FilterObserver>)?;
     let chain =
         FilterChain::new(&filters, &[config(arguments)], Path::new(""), &services).map_err(refused)?;
     let chain = Arc::new(chain);
@@ -83,7 +83,7 @@ async fn exchange(arguments: &FilterTestArguments, lines: &Arc<OutputLines>) -> 
         let _ = request.into_body().collect().await;
         response
     };
-    match chain.around(request, RequestCall::unlimited(), facts(), handle).await {
+    match chain.run_exchange(request, RequestCall::unlimited(), facts(), handle).await {
         Ok(response) => {
             let (head, body) = response.into_parts();
             let body = body.collect().await.map(|body| body.to_bytes());
@@ -109,7 +109,7 @@ fn config(arguments: &FilterTestArguments) -> FilterConfig {
         root_id: arguments.root_id.clone(),
         hosts: arguments.hosts.clone(),
         dialect: if arguments.strict { filter::HostDialect::Strict } else { filter::HostDialect::Lenient },
-        ..FilterConfig::of(&arguments.module)
+        ..FilterConfig::from_module(&arguments.module)
     }
 }
 
@@ -168,7 +168,7 @@ fn facts() -> ExchangeInfo {
         destination: Some(address(8080)),
         connection: 1,
         tls: None,
-        began: (Instant::now(), SystemTime::now()),
+        started_at: (Instant::now(), SystemTime::now()),
     }
 }
 
@@ -192,13 +192,13 @@ impl OutputLines {
 }
 
 impl FilterObserver for OutputLines {
-    fn see(&self, event: &FilterEvent<'_>) {
+    fn on_event(&self, event: &FilterEvent<'_>) {
         match event {
             FilterEvent::Callback { name, arguments, .. } => {
                 let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
                 self.put(&format!("{name}({})\n", arguments.join(", ")));
             }
-            FilterEvent::HostCall { name, about, gave, status } => {
+            FilterEvent::HostCall { name, description: about, returned_data: gave, status } => {
                 let gave = if gave.is_empty() { String::new() } else { format!(" {gave:?}") };
                 self.put(&format!("    {name}({about}) = {status}{gave}\n"));
             }

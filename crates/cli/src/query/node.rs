@@ -21,7 +21,7 @@ pub(super) fn arguments(
         let hint = "name the source it was built from: .c, .ts, .js or .mjs";
         return Err(CliError::usage("unknown-program", message, hint).into());
     };
-    let text = query::javascript(replay::language(program), source.as_bytes());
+    let text = query::convert_to_javascript(replay::language(program), source.as_bytes());
     let text = text.map_err(|error| replay::complaint(&error, true))?;
     let (mock, stripped) = (folder.join("mock.mjs"), folder.join("program.mjs"));
     std::fs::write(&mock, MOCK)?;

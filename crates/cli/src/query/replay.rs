@@ -24,14 +24,14 @@ pub(crate) struct ReplayArguments {
 pub(crate) async fn run(arguments: &ReplayArguments) -> anyhow::Result<CliExitCode> {
     let recording = read(&arguments.recording)?;
     let program = PreparedProgram::load(&arguments.program)?;
-    let memory = RuntimeConfig::default().memory.0.max(recording.memory());
+    let memory = RuntimeConfig::default().memory.0.max(recording.memory_limit());
     let config = RuntimeConfig {
         instances: Some(1),
         memory: services::BytesConfig(memory),
         ..RuntimeConfig::default()
     };
-    let runtime = QueryRuntime::new(&config, OffloadPool::start(config.offload())?)?;
-    let changed = !recording.is_of(&program.bytes);
+    let runtime = QueryRuntime::new(&config, OffloadPool::start(config.offload_config())?)?;
+    let changed = !recording.is_recording_of(&program.bytes);
     if changed {
         terminal::complain(
             "orfa: this is not the program that was recorded: it may say something else, as long as it asks for the same\n",
@@ -44,7 +44,8 @@ pub(crate) async fn run(arguments: &ReplayArguments) -> anyhow::Result<CliExitCo
 
 /// Prints the response as `orfa call` does.
 fn show(replay: ReplayResult, program: &PreparedProgram) -> CliExitCode {
-    let as_recorded = if replay.same { "as the recorded run" } else { "otherwise than the recorded run" };
+    let as_recorded =
+        if replay.is_same_end { "as the recorded run" } else { "otherwise than the recorded run" };
     let ended = format!("orfa: ended at host call {}, {as_recorded}\n", replay.calls);
     let exit = match replay.end {
         ReplayEnd::Answer { status, body, .. } => {
@@ -55,7 +56,7 @@ fn show(replay: ReplayResult, program: &PreparedProgram) -> CliExitCode {
                 CliExitCode::Ok
             }
         }
-        ReplayEnd::Problem { code, detail, place } => {
+        ReplayEnd::Problem { code, detail, position: place } => {
             let problem = PrintedProblem::replayed(code, detail, place, replay.console);
             terminal::complain(&problem.render(program, terminal::width()));
             CliExitCode::Failed

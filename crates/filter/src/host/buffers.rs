@@ -4,7 +4,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::memory::at;
+use super::memory::memory_slice;
 use super::{FilterHost, GuestModule, HostResult, RootPhase};
 use crate::abi::{BufferType, HostStatus, MessageSide};
 
@@ -17,26 +17,26 @@ pub(super) fn get(
     address: u32,
     length: u32,
 ) -> HostResult {
-    let kind = BufferType::of(kind)?;
-    guest.about(|| format!("{}, {most} bytes from {start}", kind.name()));
-    note_asking(guest.host(), kind);
-    let data = find(guest.host(), kind)?;
+    let kind = BufferType::from_number(kind)?;
+    guest.describe_call(|| format!("{}, {most} bytes from {start}", kind.name()));
+    note_body_read(guest.host(), kind);
+    let data = buffer_data(guest.host(), kind)?;
     if data.is_empty() {
         return Err(HostStatus::NotFound);
     }
     let end = start.saturating_add(most) as usize;
     let piece = data.slice((start as usize).min(data.len())..end.min(data.len()));
-    guest.give_bytes(piece, (address, length))
+    guest.return_bytes(piece, (address, length))
 }
 
 /// `proxy_get_buffer_status`
 pub(super) fn get_status(guest: &mut GuestModule<'_>, kind: u32, length: u32, flags: u32) -> HostResult {
-    let kind = BufferType::of(kind)?;
-    guest.about(|| kind.name().to_owned());
-    note_asking(guest.host(), kind);
-    let data = find(guest.host(), kind)?;
-    guest.put_u32(length, u32::try_from(data.len()).unwrap_or(u32::MAX))?;
-    guest.put_u32(flags, 0)
+    let kind = BufferType::from_number(kind)?;
+    guest.describe_call(|| kind.name().to_owned());
+    note_body_read(guest.host(), kind);
+    let data = buffer_data(guest.host(), kind)?;
+    guest.write_u32(length, u32::try_from(data.len()).unwrap_or(u32::MAX))?;
+    guest.write_u32(flags, 0)
 }
 
 /// `proxy_set_buffer_bytes`: replaces `size` bytes from `start` on. A range that starts beyond the end is
@@ -49,17 +49,17 @@ pub(super) fn set(
     data: u32,
     length: u32,
 ) -> HostResult {
-    let kind = BufferType::of(kind)?;
-    guest.about(|| format!("{}, {length} bytes for {size} from {start}", kind.name()));
-    let side = side(kind).ok_or(HostStatus::BadArgument)?;
-    let (memory, host) = guest.split()?;
-    let new = at(memory, (data, length))?;
-    let stream = host.stream().ok_or(HostStatus::BadArgument)?;
+    let kind = BufferType::from_number(kind)?;
+    guest.describe_call(|| format!("{}, {length} bytes for {size} from {start}", kind.name()));
+    let side = body_side(kind).ok_or(HostStatus::BadArgument)?;
+    let (memory, host) = guest.split_memory()?;
+    let new = memory_slice(memory, (data, length))?;
+    let stream = host.effective_stream().ok_or(HostStatus::BadArgument)?;
     let limit = stream.spec.limits.buffer.0;
     let mut state = stream.state();
     let half = state.half(side);
-    half.asks = true;
-    if !half.open {
+    half.wants_body = true;
+    if !half.is_open {
         return Err(HostStatus::BadArgument);
     }
     let old = &half.data;
@@ -74,10 +74,10 @@ pub(super) fn set(
     built.extend_from_slice(new);
     built.extend_from_slice(old.get(to..).unwrap_or_default());
     half.data = built.freeze();
-    half.changed = true;
-    if half.unseen > 0 {
+    half.is_changed = true;
+    if half.unseen_bytes > 0 {
         // The boundary of the unseen bytes is lost, so all bytes are shown again.
-        half.unseen = half.data.len();
+        half.unseen_bytes = half.data.len();
     }
     Ok(())
 }
@@ -88,10 +88,10 @@ pub(super) fn get_configuration(guest: &mut GuestModule<'_>, address: u32, lengt
     let spec = host.spec().ok_or(HostStatus::BadArgument)?;
     let config = if host.phase == RootPhase::Starting { &spec.vm_config } else { &spec.config };
     let config = config.clone();
-    guest.give_bytes(config, (address, length))
+    guest.return_bytes(config, (address, length))
 }
 
-fn side(kind: BufferType) -> Option<MessageSide> {
+fn body_side(kind: BufferType) -> Option<MessageSide> {
     match kind {
         BufferType::RequestBody => Some(MessageSide::Request),
         BufferType::ResponseBody => Some(MessageSide::Response),
@@ -100,24 +100,24 @@ fn side(kind: BufferType) -> Option<MessageSide> {
 }
 
 /// Records that the module reads the body.
-fn note_asking(host: &FilterHost, kind: BufferType) {
-    if let (Some(side), Some(stream)) = (side(kind), host.stream()) {
-        stream.state().half(side).asks = true;
+fn note_body_read(host: &FilterHost, kind: BufferType) {
+    if let (Some(side), Some(stream)) = (body_side(kind), host.effective_stream()) {
+        stream.state().half(side).wants_body = true;
     }
 }
 
 /// Returns the bytes of a buffer. In the strict dialect, configurations are available only while the module
 /// is started with them; in the lenient one always.
-fn find(host: &FilterHost, kind: BufferType) -> Result<Bytes, HostStatus> {
+fn buffer_data(host: &FilterHost, kind: BufferType) -> Result<Bytes, HostStatus> {
     let is_configuring = host.phase != RootPhase::Serving || host.is_lenient();
     match kind {
         BufferType::RequestBody | BufferType::ResponseBody => {
-            let side = side(kind).ok_or(HostStatus::BadArgument)?;
-            let stream = host.stream().ok_or(HostStatus::NotFound)?;
+            let side = body_side(kind).ok_or(HostStatus::BadArgument)?;
+            let stream = host.effective_stream().ok_or(HostStatus::NotFound)?;
             Ok(stream.state().half(side).data.clone())
         }
-        BufferType::CallBody | BufferType::GrpcMessage => Ok(host.received.body.clone()),
-        BufferType::ForeignArguments => Ok(host.received.arguments.clone()),
+        BufferType::CallBody | BufferType::GrpcMessage => Ok(host.received_data.body.clone()),
+        BufferType::ForeignArguments => Ok(host.received_data.arguments.clone()),
         BufferType::VmConfiguration if is_configuring => {
             Ok(host.spec().ok_or(HostStatus::NotFound)?.vm_config.clone())
         }

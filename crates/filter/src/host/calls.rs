@@ -30,7 +30,7 @@ use crate::entry::CallbackTarget;
 use crate::message::{self, ClientScheme, HeadOverrides, MessageHead};
 use crate::plugin::PluginSpec;
 use crate::slot::InstanceSlot;
-use crate::stats::count;
+use crate::stats::increment;
 
 /// The maximum number of calls of one instance that are in flight although their requests are over.
 pub(crate) const MAX_DETACHED: usize = 1024;
@@ -43,8 +43,8 @@ pub(crate) struct PendingCalls {
     /// look at those of all other requests.
     by_context: BTreeSet<(u32, u32)>,
     /// The number of detached calls.
-    detached: usize,
-    last: u32,
+    detached_count: usize,
+    last_token: u32,
 }
 
 /// A call in flight.
@@ -56,10 +56,10 @@ pub(crate) struct PendingCall {
     pub(crate) root: u32,
     task: AbortHandle,
     /// Whether the call was made after the exchange, so that it outlives its stream.
-    detached: bool,
+    is_detached: bool,
     /// The era of its stream in which it was made, if the stream waits for it. Streams do not wait for gRPC
     /// streams.
-    pub(crate) era: Option<u32>,
+    pub(crate) resume_count: Option<u32>,
     /// Whether the call was made in a callback about the response.
     pub(crate) in_response: bool,
     /// The queue of messages to send on a gRPC stream.
@@ -75,8 +75,8 @@ pub(super) struct CallOrigin {
     runtime: Handle,
     context: u32,
     root: u32,
-    detached: bool,
-    era: Option<u32>,
+    is_detached: bool,
+    resume_count: Option<u32>,
     in_response: bool,
 }
 
@@ -90,7 +90,7 @@ enum CallFailure {
     #[error("its response is larger than the filter's `limits.buffer`")]
     TooLarge,
     #[error("it took longer than its timeout of {0:?}")]
-    Late(Duration),
+    TimedOut(Duration),
 }
 
 impl CallFailure {
@@ -99,40 +99,40 @@ impl CallFailure {
             Self::Call(error) => error.code(),
             Self::Broken(_) => "upstream-broken",
             Self::TooLarge => "filter-response-too-large",
-            Self::Late(_) => "upstream-timeout",
+            Self::TimedOut(_) => "upstream-timeout",
         }
     }
 
     /// The status that Envoy gives such a call.
     fn status(&self) -> StatusCode {
         match self {
-            Self::Late(_) | Self::Call(CallError::Timeout { .. }) => StatusCode::GATEWAY_TIMEOUT,
+            Self::TimedOut(_) | Self::Call(CallError::Timeout { .. }) => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
 
 impl PendingCalls {
-    fn next(&mut self) -> u32 {
+    fn next_token(&mut self) -> u32 {
         loop {
-            self.last = self.last.checked_add(1).unwrap_or(1);
-            if !self.pending.contains_key(&self.last) {
-                return self.last;
+            self.last_token = self.last_token.checked_add(1).unwrap_or(1);
+            if !self.pending.contains_key(&self.last_token) {
+                return self.last_token;
             }
         }
     }
 
     fn insert(&mut self, token: u32, pending: PendingCall) {
         self.by_context.insert((pending.context, token));
-        self.detached += usize::from(pending.detached);
+        self.detached_count += usize::from(pending.is_detached);
         self.pending.insert(token, pending);
     }
 
     /// Removes a call that has ended. Returns `None` if it was cancelled.
-    pub(crate) fn take(&mut self, token: u32) -> Option<PendingCall> {
+    pub(crate) fn remove(&mut self, token: u32) -> Option<PendingCall> {
         let pending = self.pending.remove(&token)?;
         self.by_context.remove(&(pending.context, token));
-        self.detached -= usize::from(pending.detached);
+        self.detached_count -= usize::from(pending.is_detached);
         Some(pending)
     }
 
@@ -147,22 +147,22 @@ impl PendingCalls {
 
     /// Cancels a call.
     pub(super) fn cancel(&mut self, token: u32) -> Option<PendingCall> {
-        let pending = self.take(token)?;
+        let pending = self.remove(token)?;
         pending.task.abort();
         Some(pending)
     }
 
     /// Cancels the calls of a context, except detached ones.
-    pub(crate) fn drop_of(&mut self, context: u32) {
-        let is_attached = |token: &u32| self.pending.get(token).is_some_and(|pending| !pending.detached);
-        let tokens: Vec<u32> = self.of_context(context).filter(is_attached).collect();
+    pub(crate) fn cancel_attached(&mut self, context: u32) {
+        let is_attached = |token: &u32| self.pending.get(token).is_some_and(|pending| !pending.is_detached);
+        let tokens: Vec<u32> = self.context_tokens(context).filter(is_attached).collect();
         for token in tokens {
             self.cancel(token);
         }
     }
 
     /// Cancels at most `most` calls, detached ones too. Returns whether any are left.
-    pub(crate) fn drop_some(&mut self, most: usize) -> bool {
+    pub(crate) fn cancel_batch(&mut self, most: usize) -> bool {
         let tokens: Vec<u32> = self.by_context.iter().take(most).map(|(_, token)| *token).collect();
         for token in tokens {
             self.cancel(token);
@@ -171,7 +171,7 @@ impl PendingCalls {
     }
 
     /// The tokens of the calls of a context.
-    fn of_context(&self, context: u32) -> impl Iterator<Item = u32> {
+    fn context_tokens(&self, context: u32) -> impl Iterator<Item = u32> {
         self.by_context.range((context, 0)..=(context, u32::MAX)).map(|(_, token)| *token)
     }
 }
@@ -179,7 +179,7 @@ impl PendingCalls {
 /// Tasks must not outlive the instance, however it ends.
 impl Drop for PendingCalls {
     fn drop(&mut self) {
-        self.drop_some(usize::MAX);
+        self.cancel_batch(usize::MAX);
     }
 }
 
@@ -206,18 +206,18 @@ pub(super) async fn http_call(
         to,
     ): HttpCallParameters,
 ) -> GuestResult<HostResult> {
-    let upstream = guest.text((upstream_at, upstream_length)).unwrap_or_default();
-    guest.about(|| upstream.clone());
+    let upstream = guest.memory_text((upstream_at, upstream_length)).unwrap_or_default();
+    guest.describe_call(|| upstream.clone());
     let spans = [(upstream_at, upstream_length), (headers, headers_length), (trailers, trailers_length)];
     let body = match check_payload(guest, (body, body_length)) {
-        Ok(()) => guest.copy((body, body_length)).await?.map_err(CallRefusal::from),
+        Ok(()) => guest.copy_bytes((body, body_length)).await?.map_err(CallRefusal::from),
         Err(refusal) => Err(refusal),
     };
-    let made = body.and_then(|body| make(guest, &upstream, spans, body, timeout, to));
+    let made = body.and_then(|body| start_http_call(guest, &upstream, spans, body, timeout, to));
     Ok(guest.host().note_call("proxy_http_call", &upstream, made))
 }
 
-fn make(
+fn start_http_call(
     guest: &mut GuestModule<'_>,
     upstream: &str,
     [named, headers, trailers]: [(u32, u32); 3],
@@ -227,40 +227,41 @@ fn make(
 ) -> Result<(), CallRefusal> {
     guest.short_bytes(named)?;
     let is_lenient = guest.host().is_lenient();
-    let (mut head, scheme) = head(guest.bytes(headers)?, address(upstream), is_lenient)?;
-    let trailers = trailers_of(guest.bytes(trailers)?)?;
+    let (mut head, scheme) =
+        build_request_head(guest.memory_bytes(headers)?, target_address(upstream), is_lenient)?;
+    let trailers = parse_trailers(guest.memory_bytes(trailers)?)?;
     let timeout = i32::try_from(timeout).map_err(|_| CallRefusal::Timeout)?.unsigned_abs();
     // Written before anything is sent, since the module has to learn the token.
-    guest.put_u32(to, 0)?;
-    let service = target(guest.host(), upstream, scheme)?;
+    guest.write_u32(to, 0)?;
+    let service = resolve_target(guest.host(), upstream, scheme)?;
     let maker = CallOrigin::new(guest.host_mut(), false)?;
-    maker.mark(&mut head.headers);
+    maker.set_hop_count(&mut head.headers);
     let token = maker.token;
     let time = if timeout == 0 { service.timeout() } else { Duration::from_millis(timeout.into()) };
-    let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Moment)?);
-    let request = Request::from_parts(head, payload(body, trailers));
+    let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Unavailable)?);
+    let request = Request::from_parts(head, payload_body(body, trailers));
     let answer = spec.services.forward(&maker.call, &service, request);
     let (slot, generation, payer) = (maker.slot.clone(), maker.generation, maker.call.quota_key());
     let upstream = upstream.to_owned();
     maker.spawn(guest.host_mut(), None, async move {
-        let whole = async { receive(answer.await?, spec.limits.buffer.0).await };
-        let result = tokio::time::timeout(time, whole).await.unwrap_or(Err(CallFailure::Late(time)));
+        let whole = async { read_response(answer.await?, spec.limits.buffer.0).await };
+        let result = tokio::time::timeout(time, whole).await.unwrap_or(Err(CallFailure::TimedOut(time)));
         let received = result.unwrap_or_else(|failure| {
             log_failure(&spec, "proxy_http_call", &upstream, failure.code(), &failure);
             ReceivedData::failure(failure.status())
         });
-        deliver(&slot, generation, CallResponse { token, payer, received }).await;
+        deliver_response(&slot, generation, CallResponse { token, payer, received }).await;
     });
-    Ok(guest.put_u32(to, token)?)
+    Ok(guest.write_u32(to, token)?)
 }
 
 /// Checks that the payload of a call is within the filter's buffer limit.
 pub(super) fn check_payload(guest: &GuestModule<'_>, span: (u32, u32)) -> Result<(), CallRefusal> {
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
-    if guest.bytes(span)?.len() as u64 > limit { Err(CallRefusal::TooLarge) } else { Ok(()) }
+    if guest.memory_bytes(span)?.len() as u64 > limit { Err(CallRefusal::TooLarge) } else { Ok(()) }
 }
 
-async fn deliver(slot: &Weak<InstanceSlot>, generation: u64, response: CallResponse) {
+async fn deliver_response(slot: &Weak<InstanceSlot>, generation: u64, response: CallResponse) {
     if let Some(slot) = slot.upgrade() {
         // An error means that the instance is gone.
         let _ = slot.enter(CallbackTarget::Generation(generation), response).await;
@@ -272,11 +273,11 @@ impl CallOrigin {
     /// call, but not of a gRPC stream.
     pub(super) fn new(host: &mut FilterHost, is_stream: bool) -> Result<Self, CallRefusal> {
         let runtime = Handle::try_current().map_err(|_| CallRefusal::NoRuntime)?;
-        let (context, current) = host.current.clone().ok_or(CallRefusal::Moment)?;
+        let (context, current) = host.effective_context.clone().ok_or(CallRefusal::Unavailable)?;
         let spec = Arc::clone(current.spec());
         let (root, call, detached, era, in_response) = match &current {
             ModuleContext::Root(_)
-                if host.calls.of_context(context).count() >= spec.limits.calls as usize =>
+                if host.calls.context_tokens(context).count() >= spec.limits.calls as usize =>
             {
                 return Err(CallRefusal::TooMany);
             }
@@ -284,13 +285,13 @@ impl CallOrigin {
             ModuleContext::Stream(stream) => {
                 let is_over = stream.exchange.messages().is_over;
                 let mut state = stream.state();
-                let is_full = is_over && host.calls.detached >= MAX_DETACHED;
-                if is_full || state.calls >= spec.limits.calls {
+                let is_full = is_over && host.calls.detached_count >= MAX_DETACHED;
+                if is_full || state.call_count >= spec.limits.calls {
                     return Err(CallRefusal::TooMany);
                 }
-                state.calls += 1;
-                state.waiting += u32::from(!is_stream);
-                let (era, in_response) = ((!is_stream).then_some(state.era), state.in_response);
+                state.call_count += 1;
+                state.awaited_calls += u32::from(!is_stream);
+                let (era, in_response) = ((!is_stream).then_some(state.resume_count), state.in_response);
                 drop(state);
                 let call = &stream.exchange.call;
                 // A finished exchange has no budget any more, but keeps its hop count.
@@ -302,16 +303,27 @@ impl CallOrigin {
                 (stream.root, call, is_over, era, in_response)
             }
         };
-        count(&spec.stats.calls);
-        let token = host.calls.next();
+        increment(&spec.stats.calls);
+        let token = host.calls.next_token();
         let (slot, generation) = (host.slot.clone(), host.generation);
         let call = RequestCall { rights: None, payer: None, ..call };
-        Ok(Self { call, slot, generation, token, runtime, context, root, detached, era, in_response })
+        Ok(Self {
+            call,
+            slot,
+            generation,
+            token,
+            runtime,
+            context,
+            root,
+            is_detached: detached,
+            resume_count: era,
+            in_response,
+        })
     }
 
     /// Copies the request's hop count to a call. Otherwise a call that reaches the same filter again could
     /// loop forever.
-    pub(super) fn mark(&self, headers: &mut HeaderMap) {
+    pub(super) fn set_hop_count(&self, headers: &mut HeaderMap) {
         for _ in headers::count_hops(headers)..self.call.hops {
             headers.append(headers::CDN_LOOP, HeaderValue::from_static("orfa"));
         }
@@ -325,14 +337,25 @@ impl CallOrigin {
         task: impl Future<Output = ()> + Send + 'static,
     ) {
         let task = self.runtime.spawn(watch_polls(PollSite::Filters, task)).abort_handle();
-        let Self { context, root, detached, era, in_response, token, .. } = self;
-        host.calls.insert(token, PendingCall { context, root, task, detached, era, in_response, messages });
+        let Self { context, root, is_detached: detached, resume_count: era, in_response, token, .. } = self;
+        host.calls.insert(
+            token,
+            PendingCall {
+                context,
+                root,
+                task,
+                is_detached: detached,
+                resume_count: era,
+                in_response,
+                messages,
+            },
+        );
     }
 }
 
 /// The cluster in Envoy's `GrpcService` message, which its modules pass as the upstream of gRPC calls: the
 /// field `cluster_name` of the field `envoy_grpc`, both field number 1.
-fn cluster(upstream: &str) -> Option<&str> {
+fn grpc_cluster_name(upstream: &str) -> Option<&str> {
     let field = |bytes: &'_ str| -> Option<std::ops::Range<usize>> {
         let [b'\n', length @ ..=127, ..] = bytes.as_bytes() else { return None };
         Some(2..2 + usize::from(*length))
@@ -343,31 +366,38 @@ fn cluster(upstream: &str) -> Option<&str> {
 
 /// Resolves the service that a module names. Envoy's modules pass a cluster name, Istio's modules a cluster
 /// name that ends with the host, and nginx's modules a host and a port.
-pub(super) fn service(host: &FilterHost, upstream: &str) -> Result<Arc<UpstreamService>, CallRefusal> {
-    let spec = host.spec().ok_or(CallRefusal::Moment)?;
-    let upstream = cluster(upstream).unwrap_or(upstream);
-    registered(host, spec, upstream).ok_or(CallRefusal::Target)
+pub(super) fn resolve_service(
+    host: &FilterHost,
+    upstream: &str,
+) -> Result<Arc<UpstreamService>, CallRefusal> {
+    let spec = host.spec().ok_or(CallRefusal::Unavailable)?;
+    let upstream = grpc_cluster_name(upstream).unwrap_or(upstream);
+    find_registered_service(host, spec, upstream).ok_or(CallRefusal::Target)
 }
 
 /// Resolves the target of an HTTP call: a service, or a host that matches one of the filter's patterns. A
 /// host is called with TLS if the module passes `https`, as part of the target or as `:scheme`.
-fn target(
+fn resolve_target(
     host: &FilterHost,
     upstream: &str,
     scheme: ClientScheme,
 ) -> Result<Arc<UpstreamService>, CallRefusal> {
-    let spec = host.spec().ok_or(CallRefusal::Moment)?;
+    let spec = host.spec().ok_or(CallRefusal::Unavailable)?;
     let unregistered = || {
         let said = upstream.split_once("://").map(|(scheme, _)| scheme);
         let is_secure = said.map_or(scheme.0, |said| said.eq_ignore_ascii_case("https"));
-        spec.hosts.find_service(address(upstream), is_secure)
+        spec.hosts.find_service(target_address(upstream), is_secure)
     };
-    registered(host, spec, upstream).or_else(unregistered).ok_or(CallRefusal::Target)
+    find_registered_service(host, spec, upstream).or_else(unregistered).ok_or(CallRefusal::Target)
 }
 
-fn registered(host: &FilterHost, spec: &PluginSpec, upstream: &str) -> Option<Arc<UpstreamService>> {
+fn find_registered_service(
+    host: &FilterHost,
+    spec: &PluginSpec,
+    upstream: &str,
+) -> Option<Arc<UpstreamService>> {
     let named = spec.services.get(upstream).or_else(|| {
-        let address = address(upstream);
+        let address = target_address(upstream);
         let address = address.rsplit_once('|').map_or(address, |(_, host)| host);
         let lenient = host.is_lenient().then_some(address)?;
         let host = lenient.rsplit_once(':').map_or(lenient, |(host, _)| host);
@@ -376,23 +406,23 @@ fn registered(host: &FilterHost, spec: &PluginSpec, upstream: &str) -> Option<Ar
             .or_else(|| spec.services.get(lenient))
             .or_else(|| spec.services.get(host))
     });
-    named.filter(|service| spec.opens(service.name())).cloned()
+    named.filter(|service| spec.can_call_service(service.name())).cloned()
 }
 
 /// Strips the scheme and the path of a target.
-fn address(upstream: &str) -> &str {
+fn target_address(upstream: &str) -> &str {
     upstream.rsplit_once("://").map_or(upstream, |(_, rest)| rest).trim_end_matches('/')
 }
 
 /// Builds the head of a request, and its scheme. In the strict dialect, method, path and authority are
 /// required, as in Envoy. In the lenient dialect they have nginx's defaults: `GET`, `/`, and the name of the
 /// target; a path is made to start with `/`.
-fn head(
+fn build_request_head(
     pairs: &[u8],
     target: &str,
     is_lenient: bool,
 ) -> Result<(http::request::Parts, ClientScheme), CallRefusal> {
-    let mut pairs = message::read(pairs).map_err(|_| CallRefusal::Headers)?;
+    let mut pairs = message::decode_pairs(pairs).map_err(|_| CallRefusal::Headers)?;
     let value = |name: &[u8]| pairs.iter().find(|(known, value)| *known == name && !value.is_empty());
     let value = |name: &[u8]| value(name).map(|(_, value)| *value);
     let [method, path, authority] = [b":method".as_slice(), b":path", b":authority"].map(value);
@@ -424,14 +454,14 @@ fn head(
     Ok((head, aside.scheme))
 }
 
-fn trailers_of(pairs: &[u8]) -> Result<HeaderMap, CallRefusal> {
+fn parse_trailers(pairs: &[u8]) -> Result<HeaderMap, CallRefusal> {
     let mut trailers = HeaderMap::new();
-    let pairs = message::read(pairs).map_err(|_| CallRefusal::Headers)?;
+    let pairs = message::decode_pairs(pairs).map_err(|_| CallRefusal::Headers)?;
     MessageHead::Plain(&mut trailers).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
     Ok(trailers)
 }
 
-fn payload(body: Bytes, trailers: HeaderMap) -> StreamedServiceBody {
+fn payload_body(body: Bytes, trailers: HeaderMap) -> StreamedServiceBody {
     if trailers.is_empty() {
         return body::full(body);
     }
@@ -439,7 +469,7 @@ fn payload(body: Bytes, trailers: HeaderMap) -> StreamedServiceBody {
 }
 
 /// Reads a whole response. Fails if it is too large or breaks off.
-async fn receive(
+async fn read_response(
     answer: http::Response<StreamedServiceBody>,
     limit: u64,
 ) -> Result<ReceivedData, CallFailure> {

@@ -22,7 +22,7 @@ use crate::abi::HostStatus;
 /// The maximum length of a foreign function's name.
 const LONGEST_NAME: usize = 64;
 /// The time after which a foreign function yields.
-const SLICE: Duration = Duration::from_micros(500);
+const YIELD_INTERVAL: Duration = Duration::from_micros(500);
 
 /// The parameters of `proxy_call_foreign_function`: pointer and length of the name and of the argument, and
 /// the addresses to which the result's address and length are written.
@@ -32,7 +32,7 @@ pub(super) type ForeignParameters = (u32, u32, u32, u32, u32, u32);
 #[derive(Clone, Copy)]
 enum ForeignFunction {
     /// A function without effect here.
-    Nothing,
+    NoOp,
     Compress,
     Uncompress,
     Sign,
@@ -50,31 +50,33 @@ enum ForeignWork {
 ///
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
-pub(super) async fn call(
+pub(super) async fn call_foreign_function(
     guest: &mut GuestModule<'_>,
     (name, name_length, argument, argument_length, address, length): ForeignParameters,
 ) -> GuestResult<HostResult> {
     guest.host_mut().clock.begin_slice();
     let mut since = Instant::now();
-    let mut work = match find(guest, (name, name_length), (argument, argument_length)) {
-        Ok(ForeignFunction::Nothing) => Ok(ForeignWork::Done(Bytes::new())),
-        Ok(function) => match guest.copy((argument, argument_length)).await? {
+    let mut work = match find_function(guest, (name, name_length), (argument, argument_length)) {
+        Ok(ForeignFunction::NoOp) => Ok(ForeignWork::Done(Bytes::new())),
+        Ok(function) => match guest.copy_bytes((argument, argument_length)).await? {
             Ok(argument) => match function.long_signature(&argument) {
-                Some(signature) => aside(guest, move || signature(&argument)).await?.map(ForeignWork::Done),
-                None => begin(guest, function, argument),
+                Some(signature) => {
+                    run_blocking(guest, move || signature(&argument)).await?.map(ForeignWork::Done)
+                }
+                None => start_function(guest, function, argument),
             },
             Err(status) => Err(status),
         },
         Err(status) => Err(status),
     };
     loop {
-        if since.elapsed() >= SLICE {
-            guest.turn().await?;
+        if since.elapsed() >= YIELD_INTERVAL {
+            guest.yield_turn().await?;
             since = Instant::now();
         }
         let mut conversion = match work {
             Ok(ForeignWork::Conversion(conversion)) => conversion,
-            Ok(ForeignWork::Done(result)) => return Ok(guest.give_bytes(result, (address, length))),
+            Ok(ForeignWork::Done(result)) => return Ok(guest.return_bytes(result, (address, length))),
             Err(status) => return Ok(Err(status)),
         };
         work = conversion.step().map(|is_last| match is_last {
@@ -85,25 +87,29 @@ pub(super) async fn call(
 }
 
 /// Returns the function with this name, if the argument is not too long for it.
-fn find(guest: &mut GuestModule<'_>, name: MemorySpan, argument: MemorySpan) -> HostResult<ForeignFunction> {
-    let name = guest.bytes(name)?;
+fn find_function(
+    guest: &mut GuestModule<'_>,
+    name: MemorySpan,
+    argument: MemorySpan,
+) -> HostResult<ForeignFunction> {
+    let name = guest.memory_bytes(name)?;
     if name.len() > LONGEST_NAME {
         return Err(HostStatus::NotFound);
     }
     let name = String::from_utf8_lossy(name).into_owned();
-    guest.about(|| name.clone());
-    let length = guest.bytes(argument)?.len() as u64;
+    guest.describe_call(|| name.clone());
+    let length = guest.memory_bytes(argument)?.len() as u64;
     let buffer = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
     let (function, limit) = match name.as_str() {
         // The route is chosen before filters run, and properties need no declaration.
-        "clear_route_cache" | "declare_property" => (ForeignFunction::Nothing, u64::MAX),
+        "clear_route_cache" | "declare_property" => (ForeignFunction::NoOp, u64::MAX),
         "compress" => (ForeignFunction::Compress, buffer),
         "uncompress" => (ForeignFunction::Uncompress, buffer),
         "sign" => (ForeignFunction::Sign, buffer),
         "verify_signature" => (ForeignFunction::Verify, buffer),
         // A longer message has a path and a value that can't be stored.
         "set_envoy_filter_state" => {
-            (ForeignFunction::SetFilterState, buffer.min(properties::MAX_BYTES as u64))
+            (ForeignFunction::SetFilterState, buffer.min(properties::MAX_PROPERTY_BYTES as u64))
         }
         _ => return Err(HostStatus::NotFound),
     };
@@ -111,9 +117,13 @@ fn find(guest: &mut GuestModule<'_>, name: MemorySpan, argument: MemorySpan) -> 
 }
 
 /// Performs short operations, and prepares the others.
-fn begin(guest: &mut GuestModule<'_>, function: ForeignFunction, argument: Bytes) -> HostResult<ForeignWork> {
+fn start_function(
+    guest: &mut GuestModule<'_>,
+    function: ForeignFunction,
+    argument: Bytes,
+) -> HostResult<ForeignWork> {
     let result = match function {
-        ForeignFunction::Nothing => Vec::new(),
+        ForeignFunction::NoOp => Vec::new(),
         ForeignFunction::Compress => return Ok(ForeignWork::Conversion(ZlibConversion::compress(argument))),
         ForeignFunction::Uncompress => {
             let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
@@ -137,7 +147,7 @@ fn begin(guest: &mut GuestModule<'_>, function: ForeignFunction, argument: Bytes
 ///
 /// # Errors
 /// Traps if the callback's time limit is exceeded.
-async fn aside(
+async fn run_blocking(
     guest: &mut GuestModule<'_>,
     work: impl FnOnce() -> HostResult<Vec<u8>> + Send + 'static,
 ) -> GuestResult<HostResult<Bytes>> {
@@ -150,7 +160,7 @@ async fn aside(
     });
     let (done, cpu) = measured.await.unwrap_or((Err(HostStatus::InternalFailure), Duration::ZERO));
     turn.await;
-    guest.host_mut().clock.add(cpu);
+    guest.host_mut().clock.add_cpu_time(cpu);
     Ok(done.map(Bytes::from))
 }
 
@@ -170,18 +180,21 @@ impl ForeignFunction {
 
 /// Handles `set_envoy_filter_state`: a message with the path as field 1 and the value as field 2.
 fn set_filter_state(guest: &mut GuestModule<'_>, message: &[u8]) -> HostResult {
-    let [path, value] = fields(message, [1, 2])?;
+    let [path, value] = extract_fields(message, [1, 2])?;
     let (Some(path), Some(value)) = (path, value) else { return Err(HostStatus::BadArgument) };
-    properties::keep(guest.host(), path, value)
+    properties::store_property(guest.host(), path, value)
 }
 
 /// Extracts length-delimited fields of a Protocol Buffers message by their numbers.
-fn fields<const N: usize>(message: &[u8], numbers: [u64; N]) -> Result<[Option<&[u8]>; N], HostStatus> {
+fn extract_fields<const N: usize>(
+    message: &[u8],
+    numbers: [u64; N],
+) -> Result<[Option<&[u8]>; N], HostStatus> {
     let mut found = [None; N];
     let mut rest = message;
     while !rest.is_empty() {
-        let (key, after) = varint(rest).ok_or(HostStatus::BadArgument)?;
-        let (number, after) = varint(after).ok_or(HostStatus::BadArgument)?;
+        let (key, after) = read_varint(rest).ok_or(HostStatus::BadArgument)?;
+        let (number, after) = read_varint(after).ok_or(HostStatus::BadArgument)?;
         rest = match key & 7 {
             0 => after,
             2 => {
@@ -197,7 +210,7 @@ fn fields<const N: usize>(message: &[u8], numbers: [u64; N]) -> Result<[Option<&
     Ok(found)
 }
 
-fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+fn read_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0;
     for (index, byte) in bytes.iter().enumerate().take(10) {
         value |= u64::from(byte & 0x7f) << (7 * index);

@@ -19,7 +19,7 @@ use services::coop::ByteTurn;
 use services::{StreamedServiceBody, body};
 use tokio::sync::mpsc;
 
-use super::calls::{CallOrigin, check_payload, service};
+use super::calls::{CallOrigin, check_payload, resolve_service};
 use super::memory::MemorySpan;
 use super::refusals::{CallRefusal, log_failure};
 use super::system::grpc_status;
@@ -32,9 +32,9 @@ use crate::message::{self, MessageHead};
 use crate::slot::InstanceSlot;
 
 /// The maximum number of messages that wait to be sent on a stream.
-const WAITING: usize = 256;
+const MAX_QUEUED_MESSAGES: usize = 256;
 /// The length of a message's prefix in bytes.
-const FRAME: u64 = 5;
+const PREFIX_LENGTH: u64 = 5;
 /// Status codes of gRPC.
 const OK: u32 = 0;
 const DEADLINE_EXCEEDED: u32 = 4;
@@ -100,10 +100,10 @@ pub(super) async fn call(
     };
     let message = (message, message_length);
     let payload = match check_payload(guest, message) {
-        Ok(()) => framed(guest, message).await?.map(body::full).map_err(CallRefusal::from),
+        Ok(()) => copy_framed(guest, message).await?.map(body::full).map_err(CallRefusal::from),
         Err(refusal) => Err(refusal),
     };
-    Ok(begin(guest, &parts, payload, None, Duration::from_millis(timeout.into())))
+    Ok(begin_call(guest, &parts, payload, None, Duration::from_millis(timeout.into())))
 }
 
 /// `proxy_grpc_stream`
@@ -127,7 +127,7 @@ pub(super) fn stream(
         metadata: (metadata, metadata_length),
         to,
     };
-    begin(guest, &parts, Ok(payload), Some(outbox), Duration::ZERO)
+    begin_call(guest, &parts, Ok(payload), Some(outbox), Duration::ZERO)
 }
 
 /// The arguments of a call, in the module's memory.
@@ -140,21 +140,21 @@ struct CallParts {
     to: u32,
 }
 
-fn begin(
+fn begin_call(
     guest: &mut GuestModule<'_>,
     parts: &CallParts,
     payload: Result<StreamedServiceBody, CallRefusal>,
     outbox: Option<GrpcOutbox>,
     time: Duration,
 ) -> HostResult {
-    let [upstream, name, method] = parts.target.map(|span| guest.text(span).unwrap_or_default());
-    guest.about(|| format!("{upstream}, /{name}/{method}"));
+    let [upstream, name, method] = parts.target.map(|span| guest.memory_text(span).unwrap_or_default());
+    guest.describe_call(|| format!("{upstream}, /{name}/{method}"));
     let target = (&*upstream, &*name, &*method);
-    let made = payload.and_then(|payload| start(guest, parts, target, payload, outbox, time));
+    let made = payload.and_then(|payload| start_call(guest, parts, target, payload, outbox, time));
     guest.host().note_call(parts.name, &upstream, made)
 }
 
-fn start(
+fn start_call(
     guest: &mut GuestModule<'_>,
     parts: &CallParts,
     (upstream, name, method): (&str, &str, &str),
@@ -165,17 +165,17 @@ fn start(
     for span in parts.target {
         guest.short_bytes(span)?;
     }
-    guest.put_u32(parts.to, 0)?;
+    guest.write_u32(parts.to, 0)?;
     // Envoy accepts a cluster name or a whole configuration; only a cluster name is meaningful here.
-    let service = service(guest.host(), upstream)?;
-    let mut request =
-        request(name, method, guest.bytes(parts.metadata)?, payload).map_err(|_| CallRefusal::Headers)?;
+    let service = resolve_service(guest.host(), upstream)?;
+    let mut request = build_request(name, method, guest.memory_bytes(parts.metadata)?, payload)
+        .map_err(|_| CallRefusal::Headers)?;
     let is_stream = outbox.is_some();
     // The timeout applies to unary calls only. A stream lasts as long as its request or its filter.
     let time = if time.is_zero() { service.timeout() } else { time };
     let maker = CallOrigin::new(guest.host_mut(), is_stream)?;
-    maker.mark(request.headers_mut());
-    let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Moment)?);
+    maker.set_hop_count(request.headers_mut());
+    let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Unavailable)?);
     let (limit, token) = (spec.limits.buffer.0, maker.token);
     let (slot, generation, payer) = (maker.slot.clone(), maker.generation, maker.call.quota_key());
     let told = GrpcEventTarget { slot, generation, token, payer, is_stream, limit };
@@ -184,7 +184,7 @@ fn start(
     maker.spawn(guest.host_mut(), outbox, async move {
         let whole = async {
             match answer.await {
-                Ok(answer) => told.receive(answer).await,
+                Ok(answer) => told.deliver_response(answer).await,
                 Err(error) => Err(GrpcFailure(UNAVAILABLE, error.to_string())),
             }
         };
@@ -196,20 +196,20 @@ fn start(
         };
         if let Err(failure) = result {
             log_failure(&spec, function, &upstream, failure.code(), &failure.1);
-            told.close(failure.0, failure.1).await;
+            told.deliver_close(failure.0, failure.1).await;
         }
     });
-    Ok(guest.put_u32(parts.to, token)?)
+    Ok(guest.write_u32(parts.to, token)?)
 }
 
-fn request(
+fn build_request(
     service: &str,
     method: &str,
     metadata: &[u8],
     payload: StreamedServiceBody,
 ) -> Result<Request<StreamedServiceBody>, HostStatus> {
     let mut headers = HeaderMap::new();
-    for (name, value) in message::read(metadata)? {
+    for (name, value) in message::decode_pairs(metadata)? {
         MessageHead::Plain(&mut headers).add(name, value)?;
     }
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
@@ -227,13 +227,13 @@ fn request(
 pub(super) struct GrpcOutbox {
     sender: mpsc::Sender<Bytes>,
     /// The number of bytes queued.
-    queued: Arc<AtomicU64>,
+    queued_bytes: Arc<AtomicU64>,
 }
 
 impl GrpcOutbox {
     /// Creates an empty queue and the body that reads from it.
     fn new() -> (Self, StreamedServiceBody) {
-        let (sender, mut receiver) = mpsc::channel::<Bytes>(WAITING);
+        let (sender, mut receiver) = mpsc::channel::<Bytes>(MAX_QUEUED_MESSAGES);
         let queued = Arc::<AtomicU64>::default();
         let sent = Arc::clone(&queued);
         let pieces = stream::poll_fn(move |context| receiver.poll_recv(context));
@@ -241,18 +241,18 @@ impl GrpcOutbox {
             sent.fetch_sub(piece.len() as u64, Relaxed);
             Ok(Frame::data(piece))
         });
-        (Self { sender, queued }, StreamBody::new(frames).boxed_unsync())
+        (Self { sender, queued_bytes: queued }, StreamBody::new(frames).boxed_unsync())
     }
 
     /// Queues a message, unless the queued bytes would exceed the limit.
     fn send(&self, message: Bytes, limit: u64) -> Result<(), HostStatus> {
         let length = message.len() as u64;
-        if self.queued.fetch_add(length, Relaxed).saturating_add(length) <= limit
+        if self.queued_bytes.fetch_add(length, Relaxed).saturating_add(length) <= limit
             && self.sender.try_send(message).is_ok()
         {
             return Ok(());
         }
-        self.queued.fetch_sub(length, Relaxed);
+        self.queued_bytes.fetch_sub(length, Relaxed);
         Err(HostStatus::InternalFailure)
     }
 }
@@ -266,18 +266,18 @@ pub(super) async fn send(
     (token, message, length, end): (u32, u32, u32, u32),
 ) -> GuestResult<HostResult> {
     let message = match check_payload(guest, (message, length)) {
-        Ok(()) => framed(guest, (message, length)).await?,
+        Ok(()) => copy_framed(guest, (message, length)).await?,
         Err(refusal) => Err(refusal.status()),
     };
-    Ok(message.and_then(|message| queue(guest, token, message, end != 0)))
+    Ok(message.and_then(|message| queue_message(guest, token, message, end != 0)))
 }
 
 /// Queues a message on a stream, the last one if `is_end` is set.
-fn queue(guest: &mut GuestModule<'_>, token: u32, message: Bytes, is_end: bool) -> HostResult {
+fn queue_message(guest: &mut GuestModule<'_>, token: u32, message: Bytes, is_end: bool) -> HostResult {
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
     let pending = guest.host_mut().calls.get_mut(token).ok_or(HostStatus::BadArgument)?;
     let outbox = pending.messages.as_ref().ok_or(HostStatus::BadArgument)?;
-    let sent = outbox.send(message, limit.saturating_add(FRAME));
+    let sent = outbox.send(message, limit.saturating_add(PREFIX_LENGTH));
     if is_end {
         pending.messages = None;
     }
@@ -300,19 +300,19 @@ pub(super) fn close(guest: &mut GuestModule<'_>, token: u32) -> HostResult {
 
 /// `proxy_get_status`: the status of the call that the callback is about.
 pub(super) fn get_status(guest: &mut GuestModule<'_>, code: u32, text: u32, length: u32) -> HostResult {
-    let (status, message) = guest.host().received.status.clone();
-    guest.put_u32(code, status)?;
-    guest.give_bytes(message, (text, length))
+    let (status, message) = guest.host().received_data.status.clone();
+    guest.write_u32(code, status)?;
+    guest.return_bytes(message, (text, length))
 }
 
 /// Copies a message, with its prefix.
-async fn framed(guest: &mut GuestModule<'_>, message: MemorySpan) -> GuestResult<HostResult<Bytes>> {
-    Ok(guest.append(prefix(message.1), message).await?.map(BytesMut::freeze))
+async fn copy_framed(guest: &mut GuestModule<'_>, message: MemorySpan) -> GuestResult<HostResult<Bytes>> {
+    Ok(guest.append_bytes(message_prefix(message.1), message).await?.map(BytesMut::freeze))
 }
 
 /// The prefix of a message: a zero for "not compressed", and its length.
-fn prefix(length: u32) -> BytesMut {
-    let mut prefix = BytesMut::with_capacity(FRAME as usize);
+fn message_prefix(length: u32) -> BytesMut {
+    let mut prefix = BytesMut::with_capacity(PREFIX_LENGTH as usize);
     prefix.put_u8(0);
     prefix.put_u32(length);
     prefix
@@ -338,19 +338,19 @@ fn unframe(data: &mut BytesMut, limit: u64) -> Result<Option<Bytes>, GrpcFailure
 
 impl GrpcEventTarget {
     /// Delivers a response as it arrives. `Err` is a final status that has not been delivered yet.
-    async fn receive(&self, answer: http::Response<StreamedServiceBody>) -> Result<(), GrpcFailure> {
+    async fn deliver_response(&self, answer: http::Response<StreamedServiceBody>) -> Result<(), GrpcFailure> {
         let (head, mut body) = answer.into_parts();
         if !head.status.is_success() {
             return Err(GrpcFailure(grpc_status(head.status), format!("HTTP {}", head.status)));
         }
-        if let Some(end) = end(&head.headers) {
+        if let Some(end) = final_status(&head.headers) {
             // A trailers-only response.
-            return self.finish(head.headers, end).await;
+            return self.finish_call(head.headers, end).await;
         }
         if self.is_stream {
             let number = u32::try_from(head.headers.len()).unwrap_or(u32::MAX);
             let received = ReceivedData { metadata: head.headers, ..ReceivedData::default() };
-            self.tell(RootGrpcEvent::InitialMetadata(number), false, received).await;
+            self.deliver_event(RootGrpcEvent::InitialMetadata(number), false, received).await;
         }
         let (mut data, mut turn) = (BytesMut::new(), ByteTurn::default());
         while let Some(frame) = body.frame().await {
@@ -363,7 +363,7 @@ impl GrpcEventTarget {
                         turn.consume_bytes(message.len()).await;
                         let size = u32::try_from(message.len()).unwrap_or(u32::MAX);
                         let received = ReceivedData { body: message, ..ReceivedData::default() };
-                        self.tell(RootGrpcEvent::Message(size), !self.is_stream, received).await;
+                        self.deliver_event(RootGrpcEvent::Message(size), !self.is_stream, received).await;
                         if !self.is_stream {
                             return Ok(());
                         }
@@ -371,16 +371,16 @@ impl GrpcEventTarget {
                 }
                 Err(frame) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
-                    let end = end(&trailers)
+                    let end = final_status(&trailers)
                         .unwrap_or(GrpcFailure(INTERNAL, "the response has no gRPC status".to_owned()));
-                    return self.finish(trailers, end).await;
+                    return self.finish_call(trailers, end).await;
                 }
             }
         }
         Err(GrpcFailure(INTERNAL, "the response has no trailers".to_owned()))
     }
 
-    async fn finish(
+    async fn finish_call(
         &self,
         trailers: HeaderMap,
         GrpcFailure(status, message): GrpcFailure,
@@ -388,20 +388,20 @@ impl GrpcEventTarget {
         if self.is_stream {
             let number = u32::try_from(trailers.len()).unwrap_or(u32::MAX);
             let received = ReceivedData { trailers, ..ReceivedData::default() };
-            self.tell(RootGrpcEvent::TrailingMetadata(number), false, received).await;
+            self.deliver_event(RootGrpcEvent::TrailingMetadata(number), false, received).await;
         }
         // A successful unary call has ended with its message. One that ends without a message failed.
         let status = if !self.is_stream && status == OK { INTERNAL } else { status };
-        self.close(status, message).await;
+        self.deliver_close(status, message).await;
         Ok(())
     }
 
-    async fn close(&self, status: u32, message: String) {
+    async fn deliver_close(&self, status: u32, message: String) {
         let received = ReceivedData { status: (status, message.into()), ..ReceivedData::default() };
-        self.tell(RootGrpcEvent::Close(status), true, received).await;
+        self.deliver_event(RootGrpcEvent::Close(status), true, received).await;
     }
 
-    async fn tell(&self, event: RootGrpcEvent, is_last: bool, received: ReceivedData) {
+    async fn deliver_event(&self, event: RootGrpcEvent, is_last: bool, received: ReceivedData) {
         if let Some(slot) = self.slot.upgrade() {
             let event = GrpcEvent { token: self.token, payer: self.payer, event, is_last, received };
             // An error means that the instance is gone.
@@ -411,7 +411,7 @@ impl GrpcEventTarget {
 }
 
 /// The status in trailers.
-fn end(trailers: &HeaderMap) -> Option<GrpcFailure> {
+fn final_status(trailers: &HeaderMap) -> Option<GrpcFailure> {
     let status = trailers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
     let message = trailers.get("grpc-message").and_then(|message| message.to_str().ok());
     Some(GrpcFailure(status, message.unwrap_or_default().to_owned()))
@@ -427,7 +427,7 @@ mod tests {
     fn refuses_messages_beyond_queue_length_or_bytes() {
         let message = || Bytes::from_static(b"four");
         let (outbox, mut body) = GrpcOutbox::new();
-        for _ in 0..WAITING {
+        for _ in 0..MAX_QUEUED_MESSAGES {
             assert_eq!(outbox.send(message(), u64::MAX), Ok(()));
         }
         assert_eq!(outbox.send(message(), u64::MAX), Err(HostStatus::InternalFailure));
@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn reassembles_messages_from_any_split() {
         let framed = |message: &[u8]| {
-            let mut framed = prefix(message.len() as u32);
+            let mut framed = message_prefix(message.len() as u32);
             framed.extend_from_slice(message);
             framed
         };

@@ -7,7 +7,7 @@
 use http::HeaderMap;
 use http::header::HeaderValue;
 
-use super::memory::at;
+use super::memory::memory_slice;
 use super::{FilterHost, GuestModule, HostResult, ModuleContext};
 use crate::abi::{AbiVersion, HostStatus, MapType, MessageSide};
 use crate::message::{self, MessageHead};
@@ -25,28 +25,28 @@ enum MapChange<'a> {
 
 /// `proxy_get_header_map_size`
 pub(super) fn size(guest: &mut GuestModule<'_>, map: u32, to: u32) -> HostResult {
-    let map = MapType::of(map)?;
-    guest.about(|| map.name().to_owned());
-    let size = read(guest.host(), map, message::size)?;
-    guest.put_u32(to, u32::try_from(size).unwrap_or(u32::MAX))
+    let map = MapType::from_number(map)?;
+    guest.describe_call(|| map.name().to_owned());
+    let size = read_map(guest.host(), map, message::encoded_size)?;
+    guest.write_u32(to, u32::try_from(size).unwrap_or(u32::MAX))
 }
 
 /// `proxy_get_header_map_pairs`
 pub(super) fn get_all(guest: &mut GuestModule<'_>, map: u32, address: u32, length: u32) -> HostResult {
-    let map = MapType::of(map)?;
-    guest.about(|| map.name().to_owned());
+    let map = MapType::from_number(map)?;
+    guest.describe_call(|| map.name().to_owned());
     let host = guest.host();
-    let Some(stream) = host.stream().filter(|_| is_of_exchange(map)).cloned() else {
+    let Some(stream) = host.effective_stream().filter(|_| is_exchange_map(map)).cloned() else {
         // A call's response. This is rare, so the simple path with a copy is enough.
-        let bytes = read(host, map, |head| {
-            let mut bytes = vec![0; message::size(head)];
-            message::write(head, &mut bytes).map(|()| bytes)
+        let bytes = read_map(host, map, |head| {
+            let mut bytes = vec![0; message::encoded_size(head)];
+            message::encode_head(head, &mut bytes).map(|()| bytes)
         })?;
-        return guest.give(&bytes.ok_or(HostStatus::InternalFailure)?, (address, length));
+        return guest.return_copy(&bytes.ok_or(HostStatus::InternalFailure)?, (address, length));
     };
-    let size = read_exchange(&stream, map, message::size)?;
-    guest.give_with(size, (address, length), |into| {
-        read_exchange(&stream, map, |head| message::write(head, into)).ok().flatten()
+    let size = read_exchange_map(&stream, map, message::encoded_size)?;
+    guest.return_with(size, (address, length), |into| {
+        read_exchange_map(&stream, map, |head| message::encode_head(head, into)).ok().flatten()
     })
 }
 
@@ -59,30 +59,32 @@ pub(super) fn get(
     address: u32,
     length: u32,
 ) -> HostResult {
-    let map = MapType::of(map)?;
+    let map = MapType::from_number(map)?;
     let value = {
-        let name = guest.bytes((name, of))?;
-        read(guest.host(), map, |head| head.get(name))?
+        let name = guest.memory_bytes((name, of))?;
+        read_map(guest.host(), map, |head| head.get(name))?
     };
-    if guest.host().is_observed() {
-        let name = guest.text((name, of))?;
-        guest.about(|| format!("{}, {name}", map.name()));
+    if guest.host().has_observer() {
+        let name = guest.memory_text((name, of))?;
+        guest.describe_call(|| format!("{}, {name}", map.name()));
     }
     match value {
-        Some(value) => guest.give(value.as_bytes(), (address, length)),
+        Some(value) => guest.return_copy(value.as_bytes(), (address, length)),
         // In 0.1.0 a missing header is not an error.
-        None if guest.host().core.module.abi == AbiVersion::V0_1_0 => guest.give(b"", (address, length)),
+        None if guest.host().core.module.abi == AbiVersion::V0_1_0 => {
+            guest.return_copy(b"", (address, length))
+        }
         None => Err(HostStatus::NotFound),
     }
 }
 
 /// `proxy_set_header_map_pairs`
 pub(super) fn set_all(guest: &mut GuestModule<'_>, map: u32, data: u32, length: u32) -> HostResult {
-    let map = MapType::of(map)?;
-    guest.about(|| map.name().to_owned());
-    let (memory, host) = guest.split()?;
-    let pairs = message::read(at(memory, (data, length))?)?;
-    change(host, map, MapChange::SetAll(&pairs))
+    let map = MapType::from_number(map)?;
+    guest.describe_call(|| map.name().to_owned());
+    let (memory, host) = guest.split_memory()?;
+    let pairs = message::decode_pairs(memory_slice(memory, (data, length))?)?;
+    change_map(host, map, MapChange::SetAll(&pairs))
 }
 
 /// `proxy_add_header_map_value`
@@ -94,7 +96,7 @@ pub(super) fn add(
     value: u32,
     length: u32,
 ) -> HostResult {
-    change_one(guest, map, (name, of), (value, length), |name, value| MapChange::Add(name, value))
+    change_value(guest, map, (name, of), (value, length), |name, value| MapChange::Add(name, value))
 }
 
 /// `proxy_replace_header_map_value`
@@ -106,46 +108,46 @@ pub(super) fn replace(
     value: u32,
     length: u32,
 ) -> HostResult {
-    change_one(guest, map, (name, of), (value, length), |name, value| MapChange::Replace(name, value))
+    change_value(guest, map, (name, of), (value, length), |name, value| MapChange::Replace(name, value))
 }
 
 /// `proxy_remove_header_map_value`
 pub(super) fn remove(guest: &mut GuestModule<'_>, map: u32, name: u32, of: u32) -> HostResult {
-    change_one(guest, map, (name, of), (0, 0), |name, _| MapChange::Remove(name))
+    change_value(guest, map, (name, of), (0, 0), |name, _| MapChange::Remove(name))
 }
 
-fn change_one(
+fn change_value(
     guest: &mut GuestModule<'_>,
     map: u32,
     name: (u32, u32),
     value: (u32, u32),
     make: impl for<'a> FnOnce(&'a [u8], &'a [u8]) -> MapChange<'a>,
 ) -> HostResult {
-    let map = MapType::of(map)?;
-    if guest.host().is_observed() {
-        let (name, value) = (guest.text(name)?, guest.text(value)?);
-        guest.about(|| format!("{}, {name}: {value}", map.name()));
+    let map = MapType::from_number(map)?;
+    if guest.host().has_observer() {
+        let (name, value) = (guest.memory_text(name)?, guest.memory_text(value)?);
+        guest.describe_call(|| format!("{}, {name}: {value}", map.name()));
     }
-    let (memory, host) = guest.split()?;
-    let (name, value) = (at(memory, name)?, at(memory, value)?);
-    change(host, map, make(name, value))
+    let (memory, host) = guest.split_memory()?;
+    let (name, value) = (memory_slice(memory, name)?, memory_slice(memory, value)?);
+    change_map(host, map, make(name, value))
 }
 
-fn is_of_exchange(map: MapType) -> bool {
+fn is_exchange_map(map: MapType) -> bool {
     use MapType::{RequestHeaders, RequestTrailers, ResponseHeaders, ResponseTrailers};
     matches!(map, RequestHeaders | RequestTrailers | ResponseHeaders | ResponseTrailers)
 }
 
 /// Reads a map, or returns the status if it is not available.
-fn read<T>(
+fn read_map<T>(
     host: &FilterHost,
     map: MapType,
     see: impl FnOnce(&MessageHead<'_>) -> T,
 ) -> Result<T, HostStatus> {
-    if is_of_exchange(map) {
-        return read_exchange(host.stream().ok_or(HostStatus::BadArgument)?, map, see);
+    if is_exchange_map(map) {
+        return read_exchange_map(host.effective_stream().ok_or(HostStatus::BadArgument)?, map, see);
     }
-    let received = &host.received;
+    let received = &host.received_data;
     let headers = match map {
         MapType::GrpcInitialMetadata => &received.metadata,
         MapType::GrpcTrailingMetadata | MapType::CallTrailers => &received.trailers,
@@ -157,7 +159,7 @@ fn read<T>(
     Ok(see(&MessageHead::Plain(&mut headers.clone())))
 }
 
-fn read_exchange<T>(
+fn read_exchange_map<T>(
     stream: &StreamContext,
     map: MapType,
     see: impl FnOnce(&MessageHead<'_>) -> T,
@@ -168,7 +170,7 @@ fn read_exchange<T>(
         _ => {
             let mut messages = stream.exchange.messages();
             let is_request = map == MapType::RequestHeaders;
-            let is_open = stream.is_lenient() || messages.is_open(is_request) || messages.is_over;
+            let is_open = stream.is_lenient() || messages.is_changeable(is_request) || messages.is_over;
             return match messages.head(is_request).filter(|_| is_open) {
                 Some(head) => Ok(see(&head)),
                 // A response that has not arrived yet is empty.
@@ -186,14 +188,16 @@ fn read_exchange<T>(
 }
 
 /// Changes a map, or returns the status if it can't be changed.
-fn change(host: &FilterHost, map: MapType, change: MapChange<'_>) -> Result<(), HostStatus> {
-    let Some((_, ModuleContext::Stream(stream))) = &host.current else { return Err(HostStatus::BadArgument) };
+fn change_map(host: &FilterHost, map: MapType, change: MapChange<'_>) -> Result<(), HostStatus> {
+    let Some((_, ModuleContext::Stream(stream))) = &host.effective_context else {
+        return Err(HostStatus::BadArgument);
+    };
     let written = match change {
         MapChange::Add(name, value) | MapChange::Replace(name, value) => name.len() + value.len(),
         MapChange::Remove(_) => 0,
         MapChange::SetAll(pairs) => pairs.iter().map(|(name, value)| name.len() + value.len()).sum(),
     };
-    if written > message::MAX_LIST || !stream.may_write(written) {
+    if written > message::MAX_LIST_BYTES || !stream.count_written_bytes(written) {
         return Err(HostStatus::BadArgument);
     }
     let side = match map {
@@ -216,20 +220,20 @@ fn change_head(
     change: MapChange<'_>,
 ) -> Result<(), HostStatus> {
     let is_request = map == MapType::RequestHeaders;
-    if messages.is_open(is_request)
-        && let Some(mut head) = messages.change(is_request)
+    if messages.is_changeable(is_request)
+        && let Some(mut head) = messages.head_mut(is_request)
     {
         return change.apply(&mut head);
     }
-    if is_request || !stream.is_lenient() || messages.is_over || messages.has_left {
+    if is_request || !stream.is_lenient() || messages.is_over || messages.response_has_left {
         return Err(HostStatus::BadArgument);
     }
-    let change = change.early()?;
+    let change = change.into_early_change()?;
     let kept = if let EarlyResponseChange::Remove(name) = &change { name.len() } else { 0 };
-    if messages.early.len() >= message::MAX_PAIRS || !stream.may_write(kept) {
+    if messages.early_changes.len() >= message::MAX_PAIRS || !stream.count_written_bytes(kept) {
         return Err(HostStatus::BadArgument);
     }
-    messages.early.push(change);
+    messages.early_changes.push(change);
     Ok(())
 }
 
@@ -247,7 +251,7 @@ impl MapChange<'_> {
     }
 
     /// The change in the form that is stored for a response that has not arrived yet.
-    fn early(self) -> Result<EarlyResponseChange, HostStatus> {
+    fn into_early_change(self) -> Result<EarlyResponseChange, HostStatus> {
         let checked = |name: &[u8], value: &[u8]| {
             let mut trial = HeaderMap::new();
             MessageHead::Plain(&mut trial).add(name, value)?;
@@ -257,7 +261,7 @@ impl MapChange<'_> {
         Ok(match self {
             Self::Add(name, value) => EarlyResponseChange::Add(checked(name, value)?),
             Self::Replace(name, value) => EarlyResponseChange::Replace(checked(name, value)?),
-            Self::Remove(name) if name.len() <= message::MAX_LIST => {
+            Self::Remove(name) if name.len() <= message::MAX_LIST_BYTES => {
                 EarlyResponseChange::Remove(name.to_vec())
             }
             Self::Remove(_) => return Err(HostStatus::BadArgument),

@@ -88,11 +88,11 @@ giving! {
     "proxy_get_shared_data" (key, of, address, length, cas) => share::get_data;
     "proxy_dequeue_shared_queue" (queue, address, length) => share::dequeue;
     async
-    "proxy_call_foreign_function" (name, name_length, argument, argument_length, address, length) => foreign::call;
+    "proxy_call_foreign_function" (name, name_length, argument, argument_length, address, length) => foreign::call_foreign_function;
 }
 
 /// Adds all host functions to a linker.
-pub(crate) fn add(linker: &mut Linker<FilterHost>) -> GuestResult<()> {
+pub(crate) fn add_host_functions(linker: &mut Linker<FilterHost>) -> GuestResult<()> {
     link! { linker:
         "proxy_log" (level: u32, text: u32, length: u32) => system::log;
         "proxy_get_log_level" (to: u32) => system::get_log_level;
@@ -136,5 +136,5 @@ pub(crate) fn add(linker: &mut Linker<FilterHost>) -> GuestResult<()> {
         "proxy_enqueue_shared_queue" => share::enqueue;
     }
     add_giving(linker)?;
-    wasi::add(linker)
+    wasi::add_wasi(linker)
 }

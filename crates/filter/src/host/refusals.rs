@@ -15,10 +15,10 @@ use super::{FilterHost, HostResult};
 use crate::abi::HostStatus;
 use crate::filters::lock;
 use crate::plugin::PluginSpec;
-use crate::stats::count;
+use crate::stats::increment;
 
 /// The interval in which refused calls of one filter and reason share one log line.
-const INTERVAL: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The reason for which a call can't be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +36,7 @@ pub(crate) enum CallRefusal {
     #[error("the filter's `limits.calls` are used up")]
     TooMany,
     #[error("no call can be made at this moment")]
-    Moment,
+    Unavailable,
     #[error("no call can be made while a config is read")]
     NoRuntime,
     #[error("the module gave pointers outside of its memory")]
@@ -45,7 +45,7 @@ pub(crate) enum CallRefusal {
 
 impl From<HostStatus> for CallRefusal {
     fn from(status: HostStatus) -> Self {
-        if status == HostStatus::InvalidMemoryAccess { Self::Memory } else { Self::Moment }
+        if status == HostStatus::InvalidMemoryAccess { Self::Memory } else { Self::Unavailable }
     }
 }
 
@@ -67,7 +67,7 @@ impl CallRefusal {
             Self::Timeout => "timeout",
             Self::TooLarge => "body",
             Self::TooMany => "calls",
-            Self::Moment => "moment",
+            Self::Unavailable => "moment",
             Self::NoRuntime => "start",
             Self::Memory => "memory",
         }
@@ -77,30 +77,30 @@ impl CallRefusal {
 /// The refusals of a filter that have been logged. The keys are constants, so there are a few dozen at most.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalLog {
-    logged: Mutex<HashMap<(&'static str, &'static str), LoggedRefusals>>,
+    entries: Mutex<HashMap<(&'static str, &'static str), LoggedRefusals>>,
 }
 
 #[derive(Debug)]
 struct LoggedRefusals {
-    at: Instant,
-    left_out: u64,
+    logged_at: Instant,
+    suppressed_count: u64,
 }
 
 impl RefusalLog {
     /// Whether to log a refusal, with the number of suppressed ones since the last logged one.
     fn admit(&self, function: &'static str, reason: &'static str, again: Option<Duration>) -> Option<u64> {
         let now = Instant::now();
-        let mut logged = lock(&self.logged);
+        let mut logged = lock(&self.entries);
         let Some(last) = logged.get_mut(&(function, reason)) else {
-            logged.insert((function, reason), LoggedRefusals { at: now, left_out: 0 });
+            logged.insert((function, reason), LoggedRefusals { logged_at: now, suppressed_count: 0 });
             return Some(0);
         };
-        if again.is_none_or(|again| now.saturating_duration_since(last.at) < again) {
-            last.left_out += 1;
+        if again.is_none_or(|again| now.saturating_duration_since(last.logged_at) < again) {
+            last.suppressed_count += 1;
             return None;
         }
-        last.at = now;
-        Some(std::mem::take(&mut last.left_out))
+        last.logged_at = now;
+        Some(std::mem::take(&mut last.suppressed_count))
     }
 }
 
@@ -112,7 +112,7 @@ pub(super) fn log_failure(
     code: &'static str,
     reason: &dyn Display,
 ) {
-    if let Some(left_out) = spec.stats.refusals.admit(function, code, Some(INTERVAL)) {
+    if let Some(left_out) = spec.stats.refusals.admit(function, code, Some(LOG_INTERVAL)) {
         let filter = &*spec.name;
         tracing::warn!(target: "filter", filter, function, upstream, code, left_out, "a call failed: {reason}");
     }
@@ -127,10 +127,10 @@ impl FilterHost {
         made: Result<(), CallRefusal>,
     ) -> HostResult {
         let Err(refusal) = made else { return Ok(()) };
-        self.note_refused();
+        self.mark_stream_refused();
         if let Some(spec) = self.spec() {
-            count(&spec.stats.refused_calls);
-            if let Some(left_out) = spec.stats.refusals.admit(function, refusal.code(), Some(INTERVAL)) {
+            increment(&spec.stats.refused_calls);
+            if let Some(left_out) = spec.stats.refusals.admit(function, refusal.code(), Some(LOG_INTERVAL)) {
                 let filter = &*spec.name;
                 tracing::warn!(target: "filter", filter, function, upstream, left_out, "a call can't be made: {refusal}");
             }
@@ -140,17 +140,17 @@ impl FilterHost {
 
     /// Records that the module was refused a call or a local response. A refusal in a callback about the
     /// response is not recorded, since the request has been served by then.
-    pub(super) fn note_refused(&self) {
+    pub(super) fn mark_stream_refused(&self) {
         if let Some(stream) = self.answerable_stream() {
             let mut state = stream.state();
             if !state.in_response {
-                state.refused = true;
+                state.is_refused = true;
             }
         }
     }
 
     /// Records that a host function returned an error.
-    pub(super) fn note_refusal(&self, function: &'static str, status: HostStatus) {
+    pub(super) fn note_host_error(&self, function: &'static str, status: HostStatus) {
         let is_usual = match status {
             HostStatus::Ok | HostStatus::Empty => true,
             // Reading something that is missing is usual, but a missing property may be one of another host.
@@ -159,7 +159,7 @@ impl FilterHost {
         };
         let is_call = matches!(function, "proxy_http_call" | "proxy_grpc_call" | "proxy_grpc_stream");
         let Some(spec) = self.spec().filter(|_| !is_usual && !is_call) else { return };
-        count(&spec.stats.hostcall_errors);
+        increment(&spec.stats.hostcall_errors);
         if spec.stats.refusals.admit(function, status.name(), None).is_some() {
             let (filter, status) = (&*spec.name, status.name());
             tracing::warn!(target: "filter", filter, function, status, "a host function returned an error; repetitions are counted but not logged");

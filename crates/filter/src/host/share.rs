@@ -15,11 +15,11 @@ pub(super) fn get_data(
     length: u32,
     cas: u32,
 ) -> HostResult {
-    guest.about_text((key, of));
+    guest.describe_call_text((key, of));
     let (value, version) =
-        guest.host().core.shared.get(guest.bytes((key, of))?).ok_or(HostStatus::NotFound)?;
-    guest.put_u32(cas, version)?;
-    guest.give_bytes(value, (address, length))
+        guest.host().core.shared.get(guest.memory_bytes((key, of))?).ok_or(HostStatus::NotFound)?;
+    guest.write_u32(cas, version)?;
+    guest.return_bytes(value, (address, length))
 }
 
 /// `proxy_set_shared_data`
@@ -30,20 +30,20 @@ pub(super) async fn set_data(
     guest: &mut GuestModule<'_>,
     (key, of, value, length, cas): (u32, u32, u32, u32, u32),
 ) -> GuestResult<HostResult> {
-    guest.about_text((key, of));
-    let value = guest.copy((value, length)).await?;
-    Ok(value.and_then(|value| guest.host().core.shared.set(guest.bytes((key, of))?, value, cas)))
+    guest.describe_call_text((key, of));
+    let value = guest.copy_bytes((value, length)).await?;
+    Ok(value.and_then(|value| guest.host().core.shared.set(guest.memory_bytes((key, of))?, value, cas)))
 }
 
 /// `proxy_register_shared_queue`: the caller is notified of new items.
 pub(super) fn register_queue(guest: &mut GuestModule<'_>, name: u32, length: u32, to: u32) -> HostResult {
-    let name = guest.text((name, length))?;
-    guest.about(|| name.clone());
+    let name = guest.memory_text((name, length))?;
+    guest.describe_call(|| name.clone());
     let host = guest.host();
-    let root = host.root().ok_or(HostStatus::BadArgument)?;
+    let root = host.effective_root().ok_or(HostStatus::BadArgument)?;
     let consumer = QueueConsumer { slot: host.slot.clone(), generation: host.generation, root: root.id };
     let id = host.core.filters.queues.register(&root.spec.vm_id, &name, consumer)?;
-    guest.put_u32(to, id)
+    guest.write_u32(to, id)
 }
 
 /// `proxy_resolve_shared_queue`
@@ -55,10 +55,10 @@ pub(super) fn resolve_queue(
     length: u32,
     to: u32,
 ) -> HostResult {
-    let (vm_id, name) = (guest.text((vm_id, vm_id_length))?, guest.text((name, length))?);
-    guest.about(|| format!("{vm_id}, {name}"));
+    let (vm_id, name) = (guest.memory_text((vm_id, vm_id_length))?, guest.memory_text((name, length))?);
+    guest.describe_call(|| format!("{vm_id}, {name}"));
     let id = guest.host().core.filters.queues.resolve(&vm_id, &name).ok_or(HostStatus::NotFound)?;
-    guest.put_u32(to, id)
+    guest.write_u32(to, id)
 }
 
 /// `proxy_enqueue_shared_queue`
@@ -69,16 +69,16 @@ pub(super) async fn enqueue(
     guest: &mut GuestModule<'_>,
     (queue, data, length): (u32, u32, u32),
 ) -> GuestResult<HostResult> {
-    guest.about(|| queue.to_string());
-    let item = guest.copy((data, length)).await?;
+    guest.describe_call(|| queue.to_string());
+    let item = guest.copy_bytes((data, length)).await?;
     Ok(item.and_then(|item| guest.host().core.filters.queues.enqueue(queue, item)))
 }
 
 /// `proxy_dequeue_shared_queue`
 pub(super) fn dequeue(guest: &mut GuestModule<'_>, queue: u32, address: u32, length: u32) -> HostResult {
-    guest.about(|| queue.to_string());
+    guest.describe_call(|| queue.to_string());
     let item = guest.host().core.filters.queues.dequeue(queue)?;
-    guest.give_bytes(item, (address, length))
+    guest.return_bytes(item, (address, length))
 }
 
 /// `proxy_define_metric`
@@ -89,25 +89,25 @@ pub(super) fn define_metric(
     length: u32,
     to: u32,
 ) -> HostResult {
-    guest.about_text((name, length));
-    let id = guest.host().core.filters.metrics.define(kind, guest.bytes((name, length))?)?;
-    guest.put_u32(to, id)
+    guest.describe_call_text((name, length));
+    let id = guest.host().core.filters.metrics.define(kind, guest.memory_bytes((name, length))?)?;
+    guest.write_u32(to, id)
 }
 
 /// `proxy_increment_metric`
 pub(super) fn increment_metric(guest: &mut GuestModule<'_>, metric: u32, by: u64) -> HostResult {
-    guest.about(|| format!("{metric}, {}", by.cast_signed()));
+    guest.describe_call(|| format!("{metric}, {}", by.cast_signed()));
     guest.host().core.filters.metrics.increment(metric, by.cast_signed())
 }
 
 /// `proxy_record_metric`
 pub(super) fn record_metric(guest: &mut GuestModule<'_>, metric: u32, value: u64) -> HostResult {
-    guest.about(|| format!("{metric}, {value}"));
+    guest.describe_call(|| format!("{metric}, {value}"));
     guest.host().core.filters.metrics.record(metric, value)
 }
 
 /// `proxy_get_metric`
 pub(super) fn get_metric(guest: &mut GuestModule<'_>, metric: u32, to: u32) -> HostResult {
     let value = guest.host().core.filters.metrics.get(metric)?;
-    guest.put_u64(to, value)
+    guest.write_u64(to, value)
 }

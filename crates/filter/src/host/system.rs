@@ -29,8 +29,8 @@ pub(super) fn log(guest: &mut GuestModule<'_>, level: u32, text: u32, length: u3
     if level > 5 {
         return Err(HostStatus::BadArgument);
     }
-    let bytes = guest.bytes((text, length))?;
-    if host.is_observed() || level >= least_level() {
+    let bytes = guest.memory_bytes((text, length))?;
+    if host.has_observer() || level >= min_log_level() {
         let shown = bytes.get(..LONGEST_MESSAGE).unwrap_or(bytes);
         write_log(host, level, &String::from_utf8_lossy(shown));
     }
@@ -48,8 +48,8 @@ pub(super) fn write_log(host: &FilterHost, level: u32, message: &str) {
         4 => "error",
         _ => "critical",
     };
-    if host.is_observed() {
-        host.see(&FilterEvent::Log { filter, level: name, message });
+    if host.has_observer() {
+        host.notify_observer(&FilterEvent::Log { filter, level: name, message });
     }
     match level {
         0 => tracing::trace!(target: "filter", filter, "{message}"),
@@ -63,7 +63,7 @@ pub(super) fn write_log(host: &FilterHost, level: u32, message: &str) {
 }
 
 /// The lowest level that is enabled.
-fn least_level() -> u32 {
+fn min_log_level() -> u32 {
     let levels = [Level::TRACE, Level::DEBUG, Level::INFO, Level::WARN];
     let max = tracing::level_filters::LevelFilter::current();
     levels.iter().take_while(|level| **level > max).count() as u32
@@ -71,25 +71,25 @@ fn least_level() -> u32 {
 
 /// `proxy_get_log_level`
 pub(super) fn get_log_level(guest: &mut GuestModule<'_>, to: u32) -> HostResult {
-    guest.put_u32(to, least_level())
+    guest.write_u32(to, min_log_level())
 }
 
 /// `proxy_get_current_time_nanoseconds`
 pub(super) fn get_current_time(guest: &mut GuestModule<'_>, to: u32) -> HostResult {
-    guest.put_u64(to, nanoseconds(SystemTime::now()))
+    guest.write_u64(to, unix_nanoseconds(SystemTime::now()))
 }
 
 /// Converts a time to nanoseconds since 1970.
-pub(super) fn nanoseconds(time: SystemTime) -> u64 {
+pub(super) fn unix_nanoseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// `proxy_set_tick_period_milliseconds`
 pub(super) fn set_tick_period(guest: &mut GuestModule<'_>, period: u32) -> HostResult {
-    guest.about(|| format!("{period} ms"));
+    guest.describe_call(|| format!("{period} ms"));
     let host = guest.host();
-    let root = host.root().ok_or(HostStatus::BadArgument)?;
+    let root = host.effective_root().ok_or(HostStatus::BadArgument)?;
     let period = if period == 0 { 0 } else { u64::from(period).max(SHORTEST_PERIOD) };
     root.period.store(period, Relaxed);
     host.set_timer(&root);
@@ -98,19 +98,19 @@ pub(super) fn set_tick_period(guest: &mut GuestModule<'_>, period: u32) -> HostR
 
 /// `proxy_set_effective_context`
 pub(super) fn set_effective_context(guest: &mut GuestModule<'_>, id: u32) -> HostResult {
-    guest.about(|| id.to_string());
+    guest.describe_call(|| id.to_string());
     let host = guest.host_mut();
-    if host.current.as_ref().is_some_and(|(current, _)| *current == id) {
+    if host.effective_context.as_ref().is_some_and(|(current, _)| *current == id) {
         return Ok(());
     }
     let context = host.contexts.get(&id).ok_or(HostStatus::BadArgument)?.clone();
-    host.current = Some((id, context));
+    host.effective_context = Some((id, context));
     Ok(())
 }
 
 /// `proxy_done`
 pub(super) fn done(guest: &mut GuestModule<'_>) -> HostResult {
-    guest.host_mut().done()
+    guest.host_mut().mark_done()
 }
 
 /// `proxy_continue_stream`
@@ -126,17 +126,17 @@ pub(super) fn continue_stream(guest: &mut GuestModule<'_>, stream: u32) -> HostR
 
 /// `proxy_continue_request`, of 0.1.0
 pub(super) fn continue_request(guest: &mut GuestModule<'_>) -> HostResult {
-    resume(guest, MessageSide::Request)
+    resume_stream(guest, MessageSide::Request)
 }
 
 /// `proxy_continue_response`, of 0.1.0
 pub(super) fn continue_response(guest: &mut GuestModule<'_>) -> HostResult {
-    resume(guest, MessageSide::Response)
+    resume_stream(guest, MessageSide::Response)
 }
 
-fn resume(guest: &mut GuestModule<'_>, side: MessageSide) -> HostResult {
+fn resume_stream(guest: &mut GuestModule<'_>, side: MessageSide) -> HostResult {
     // Only sets a flag and wakes: the waiting future must not call the module while it is running.
-    guest.host().stream().ok_or(HostStatus::BadArgument)?.resume(side);
+    guest.host().effective_stream().ok_or(HostStatus::BadArgument)?.resume(side);
     Ok(())
 }
 
@@ -145,8 +145,8 @@ pub(super) fn close_stream(guest: &mut GuestModule<'_>, stream: u32) -> HostResu
     if stream > 3 {
         return Err(HostStatus::BadArgument);
     }
-    let stream = guest.host().stream().ok_or(HostStatus::BadArgument)?;
-    stream.state().closed = true;
+    let stream = guest.host().effective_stream().ok_or(HostStatus::BadArgument)?;
+    stream.state().is_closed = true;
     stream.wake();
     Ok(())
 }
@@ -169,17 +169,17 @@ pub(super) async fn send_local_response(
     guest: &mut GuestModule<'_>,
     (status, details, details_length, body, body_length, headers, headers_length, grpc): LocalResponseParameters,
 ) -> GuestResult<HostResult> {
-    guest.about(|| status.to_string());
-    let body = guest.copy((body, body_length)).await?;
+    guest.describe_call(|| status.to_string());
+    let body = guest.copy_bytes((body, body_length)).await?;
     let parts = [(details, details_length), (headers, headers_length)];
-    let done = body.and_then(|body| answer(guest, status, parts, body, grpc));
+    let done = body.and_then(|body| store_local_response(guest, status, parts, body, grpc));
     if done.is_err() {
-        guest.host().note_refused();
+        guest.host().mark_stream_refused();
     }
     Ok(done)
 }
 
-fn answer(
+fn store_local_response(
     guest: &GuestModule<'_>,
     status: u32,
     [details, headers]: [(u32, u32); 2],
@@ -189,21 +189,21 @@ fn answer(
     let code = u16::try_from(status).ok().and_then(|status| StatusCode::from_u16(status).ok());
     let code =
         code.filter(|code| code.as_u16() >= 200 && code.as_u16() < 600).ok_or(HostStatus::BadArgument)?;
-    let details = beginning(guest.bytes(details)?);
+    let details = truncated_text(guest.memory_bytes(details)?);
     let mut fields = HeaderMap::new();
-    for (name, value) in message::read(guest.bytes(headers)?)? {
+    for (name, value) in message::decode_pairs(guest.memory_bytes(headers)?)? {
         MessageHead::Plain(&mut fields).add(name, value)?;
     }
     let stream = guest.host().answerable_stream().ok_or(HostStatus::BadArgument)?;
     let mut local = LocalResponse { status: code, headers: fields, body, details };
     if stream.exchange.is_grpc() {
-        as_grpc(&mut local, grpc);
+        convert_to_grpc(&mut local, grpc);
     }
-    let has_left = stream.exchange.messages().has_left;
+    let has_left = stream.exchange.messages().response_has_left;
     let mut state = stream.state();
-    if !has_left && !state.answered {
-        state.answered = true;
-        state.local = Some(local);
+    if !has_left && !state.has_responded {
+        state.has_responded = true;
+        state.local_response = Some(local);
         drop(state);
         stream.wake();
     }
@@ -211,16 +211,16 @@ fn answer(
 }
 
 /// Converts a local response for a gRPC client into a trailers-only response.
-fn as_grpc(local: &mut LocalResponse, grpc: u32) {
+fn convert_to_grpc(local: &mut LocalResponse, grpc: u32) {
     let status = if grpc == u32::MAX { grpc_status(local.status) } else { grpc };
-    let message = beginning(&local.body);
+    let message = truncated_text(&local.body);
     grpc_headers(&mut local.headers, status, &message);
     local.status = StatusCode::OK;
     local.body = Bytes::new();
 }
 
 /// The first [`LONGEST_DETAILS`] bytes of a text, with invalid UTF-8 replaced.
-fn beginning(text: &[u8]) -> String {
+fn truncated_text(text: &[u8]) -> String {
     String::from_utf8_lossy(text.get(..LONGEST_DETAILS).unwrap_or(text)).into_owned()
 }
 

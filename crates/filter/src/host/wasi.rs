@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 
-use super::memory::at;
+use super::memory::memory_slice;
 use super::{FilterHost, GuestModule, HostResult, system};
 use crate::abi::HostStatus;
 
@@ -56,13 +56,13 @@ macro_rules! refuse {
 }
 
 /// Adds WASI to a linker.
-pub(super) fn add(linker: &mut Linker<FilterHost>) -> GuestResult<()> {
+pub(super) fn add_wasi(linker: &mut Linker<FilterHost>) -> GuestResult<()> {
     for module in ["wasi_snapshot_preview1", "wasi_unstable"] {
         link! { linker, module:
-            "args_get" (a: u32, b: u32) => nothing;
-            "args_sizes_get" (count: u32, bytes: u32) => no_sizes;
-            "environ_get" (a: u32, b: u32) => nothing;
-            "environ_sizes_get" (count: u32, bytes: u32) => no_sizes;
+            "args_get" (a: u32, b: u32) => return_success;
+            "args_sizes_get" (count: u32, bytes: u32) => return_zero_sizes;
+            "environ_get" (a: u32, b: u32) => return_success;
+            "environ_sizes_get" (count: u32, bytes: u32) => return_zero_sizes;
             "clock_res_get" (clock: u32, to: u32) => clock_res_get;
             "clock_time_get" (clock: u32, precision: u64, to: u32) => clock_time_get;
             "fd_fdstat_get" (fd: u32, to: u32) => fd_fdstat_get;
@@ -126,27 +126,27 @@ fn errno(done: HostResult) -> u32 {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a host function like the others")]
-fn nothing(_: &mut GuestModule<'_>, _: u32, _: u32) -> HostResult {
+fn return_success(_: &mut GuestModule<'_>, _: u32, _: u32) -> HostResult {
     Ok(())
 }
 
-fn no_sizes(guest: &mut GuestModule<'_>, count: u32, bytes: u32) -> HostResult {
-    guest.put_u32(count, 0)?;
-    guest.put_u32(bytes, 0)
+fn return_zero_sizes(guest: &mut GuestModule<'_>, count: u32, bytes: u32) -> HostResult {
+    guest.write_u32(count, 0)?;
+    guest.write_u32(bytes, 0)
 }
 
 fn clock_res_get(guest: &mut GuestModule<'_>, _: u32, to: u32) -> HostResult {
-    guest.put_u64(to, 1)
+    guest.write_u64(to, 1)
 }
 
 fn clock_time_get(guest: &mut GuestModule<'_>, clock: u32, _: u64, to: u32) -> HostResult {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let time = match clock {
-        0 => system::nanoseconds(SystemTime::now()),
+        0 => system::unix_nanoseconds(SystemTime::now()),
         1..=3 => u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1),
         _ => return Err(HostStatus::BadArgument),
     };
-    guest.put_u64(to, time)
+    guest.write_u64(to, time)
 }
 
 /// Describes the standard streams as character devices.
@@ -156,7 +156,7 @@ fn fd_fdstat_get(guest: &mut GuestModule<'_>, fd: u32, to: u32) -> HostResult {
     }
     let mut stat = [0; 24];
     stat[0] = 2;
-    guest.put(to, &stat)
+    guest.write_bytes(to, &stat)
 }
 
 /// Logs lines written to the standard outputs.
@@ -170,30 +170,30 @@ fn fd_write(guest: &mut GuestModule<'_>, fd: u32, pieces: u32, count: u32, to: u
         return Err(HostStatus::BadArgument);
     }
     let (mut written, mut lines): (u32, usize) = (0, MAX_LINES);
-    let (memory, host) = guest.split()?;
-    let list = at(memory, (pieces, count * 8))?;
+    let (memory, host) = guest.split_memory()?;
+    let list = memory_slice(memory, (pieces, count * 8))?;
     for piece in list.chunks_exact(8) {
         let (address, length) = piece.split_at(4);
-        let text = at(memory, (word(address), word(length).min(MAX_WRITE - written)))?;
-        let taken = write(host, level, text, &mut lines);
+        let text = memory_slice(memory, (read_u32(address), read_u32(length).min(MAX_WRITE - written)))?;
+        let taken = write_lines(host, level, text, &mut lines);
         written += taken as u32;
         if taken < text.len() {
             break;
         }
     }
-    guest.put_u32(to, written)
+    guest.write_u32(to, written)
 }
 
-fn word(four: &[u8]) -> u32 {
+fn read_u32(four: &[u8]) -> u32 {
     four.try_into().map_or(0, u32::from_le_bytes)
 }
 
 /// Logs a text until no more lines are left. Returns the number of bytes taken.
-fn write(host: &mut FilterHost, level: u32, text: &[u8], lines: &mut usize) -> usize {
+fn write_lines(host: &mut FilterHost, level: u32, text: &[u8], lines: &mut usize) -> usize {
     let index = usize::from(level == 4);
     let mut taken = 0;
     for part in text.split_inclusive(|byte| *byte == b'\n') {
-        let Some(line) = host.lines.get_mut(index).filter(|_| *lines > 0) else { break };
+        let Some(line) = host.output_lines.get_mut(index).filter(|_| *lines > 0) else { break };
         taken += part.len();
         let room = LONGEST_LINE.saturating_sub(line.len());
         line.extend_from_slice(part.get(..room).unwrap_or(part));
@@ -218,7 +218,7 @@ fn poll_oneoff(
     if count == 0 || count > MAX_PIECES {
         return Err(HostStatus::BadArgument);
     }
-    let list = guest.bytes((subscriptions, count * 48))?;
+    let list = guest.memory_bytes((subscriptions, count * 48))?;
     let mut happened = Vec::with_capacity(count as usize * 32);
     for subscription in list.chunks_exact(48) {
         let (userdata, rest) = subscription.split_at(8);
@@ -227,8 +227,8 @@ fn poll_oneoff(
         happened.extend(rest.first());
         happened.extend_from_slice(&[0; 21]);
     }
-    guest.put(events, &happened)?;
-    guest.put_u32(to, count)
+    guest.write_bytes(events, &happened)?;
+    guest.write_u32(to, count)
 }
 
 fn random_get(guest: &mut GuestModule<'_>, to: u32, length: u32) -> HostResult {
@@ -237,5 +237,5 @@ fn random_get(guest: &mut GuestModule<'_>, to: u32, length: u32) -> HostResult {
     }
     let mut bytes = vec![0; length as usize];
     getrandom::fill(&mut bytes).map_err(|_| HostStatus::InternalFailure)?;
-    guest.put(to, &bytes)
+    guest.write_bytes(to, &bytes)
 }

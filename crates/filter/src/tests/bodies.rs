@@ -4,7 +4,7 @@ use super::*;
 use crate::HostDialect;
 
 /// Holds a body back until its end, then replaces parts of it.
-const REPLACES: &str = r#"
+const REPLACING_MODULE: &str = r#"
     (func (export "proxy_on_SIDE_body") (param $id i32) (param $size i32) (param $end i32) (result i32)
         (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
         (call $want (i32.const 0) (call $buffer (i32.const MAP) (i32.const 0) (i32.const 0x7fffffff)
@@ -15,42 +15,46 @@ const REPLACES: &str = r#"
         (call $want (i32.const 0) (call $set_buffer (i32.const MAP) (i32.const 0) (i32.const 0) «!»))
         (i32.const 0))"#;
 
-fn replaces(side: &str, map: &str) -> String {
-    REPLACES.replace("SIDE", side).replace("MAP", map)
+fn replacing_module(side: &str, map: &str) -> String {
+    REPLACING_MODULE.replace("SIDE", side).replace("MAP", map)
 }
 
 #[tokio::test]
 async fn holds_back_and_replaces_request_body() {
     let bench = FilterFixture::new();
-    let chain = bench.of(&replaces("request", "0"));
-    let request = Request::post("/").body(pieces(&["one ", "two ", "three"])).unwrap();
+    let chain = bench.single_filter_chain(&replacing_module("request", "0"));
+    let request = Request::post("/").body(piecewise_body(&["one ", "two ", "three"])).unwrap();
     assert_eq!(send(&chain, request).await.unwrap().body, "!<e two three>");
 }
 
 #[tokio::test]
 async fn changed_response_bodies_lose_their_content_length() {
     let bench = FilterFixture::new();
-    let chain = bench.of(&replaces("response", "1"));
+    let chain = bench.single_filter_chain(&replacing_module("response", "1"));
     let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
-    let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
+    let response =
+        chain.run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(6));
-    let answer = whole(response).await.unwrap();
+    let answer = collect_response(response).await.unwrap();
     assert_eq!((answer.header("content-length"), &answer.body[..]), ("", &b"!<llo>"[..]));
 }
 
 #[tokio::test]
 async fn unchanged_bodies_keep_their_length() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))
-        (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32) (i32.const 0))"#);
+        (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32) (i32.const 0))"#,
+    );
     let handle = async |request: Request<StreamedServiceBody>| {
         assert_eq!(http_body::Body::size_hint(request.body()).exact(), Some(4));
         Response::new(request.into_body())
     };
-    let response = chain.around(post("four"), RequestCall::unlimited(), facts(), handle).await.unwrap();
+    let response =
+        chain.run_exchange(post("four"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(4));
-    assert_eq!(whole(response).await.unwrap().body, "four");
+    assert_eq!(collect_response(response).await.unwrap().body, "four");
 }
 
 #[tokio::test]
@@ -72,8 +76,8 @@ async fn refuses_held_bodies_above_the_buffer_limit() {
             filter.limits.buffer = services::BytesConfig(10);
             let chain = bench.chain(&[filter]);
             let handle = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
-            let request = Request::post("/").body(pieces(&["0123456789", "0"])).unwrap();
-            let result = chain.around(request, RequestCall::unlimited(), facts(), handle).await;
+            let request = Request::post("/").body(piecewise_body(&["0123456789", "0"])).unwrap();
+            let result = chain.run_exchange(request, RequestCall::unlimited(), exchange_info(), handle).await;
             let failed = result.map(drop).unwrap_err();
             assert_eq!(
                 (services::ToProblem::status(&failed).as_u16(), services::ToProblem::code(&failed)),
@@ -103,10 +107,10 @@ async fn responses_of_any_length_can_wait_for_a_call() {
             (call $want (i32.const 0) (call $continue (i32.const 1))))"#,
     );
     filter.limits.buffer = services::BytesConfig(10);
-    let handle = async |_| Response::new(pieces(&["0123456789", "0123456789", "0123456789"]));
-    let (chain, call) = (bench.chain(&[filter]), call(Duration::from_secs(60)));
-    let response = chain.around(get("/"), call.clone(), facts(), handle).await.unwrap();
-    assert_eq!(whole(response).await.unwrap().body, "0123456789".repeat(3));
+    let handle = async |_| Response::new(piecewise_body(&["0123456789", "0123456789", "0123456789"]));
+    let (chain, call) = (bench.chain(&[filter]), call_with_timeout(Duration::from_secs(60)));
+    let response = chain.run_exchange(get("/"), call.clone(), exchange_info(), handle).await.unwrap();
+    assert_eq!(collect_response(response).await.unwrap().body, "0123456789".repeat(3));
 }
 
 #[tokio::test]
@@ -131,13 +135,14 @@ async fn a_filter_can_refuse_a_body_while_another_holds_the_head() {
 #[tokio::test]
 async fn local_responses_keep_nothing_of_the_replaced_response() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(r#"
         (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $respond (i32.const 400) «» «no» ‹› (i32.const -1))) (i32.const 1))"#);
     let handle = async |_| {
         Response::builder().header("x-from", "it").extension(7_u8).body(body::full("hello")).unwrap()
     };
-    let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
+    let response =
+        chain.run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
     assert_eq!((response.status().as_u16(), response.headers().len()), (400, 0));
     assert_eq!(response.extensions().get::<u8>(), None);
 }
@@ -145,10 +150,12 @@ async fn local_responses_keep_nothing_of_the_replaced_response() {
 #[tokio::test(start_paused = true)]
 async fn early_resume_does_not_release_a_later_response() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $continue (i32.const 1))) (i32.const 0))
-        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))"#);
+        (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))"#,
+    );
     assert_eq!(send(&chain, get("/")).await.unwrap_err(), FilterFailure::Paused("test".into()));
 }
 
@@ -166,8 +173,9 @@ async fn bodies_are_shown_while_the_head_is_held_back() {
                     (i32.const 0) (i32.const 4)))
                 (call $text (i32.const HEADS) «x-body»)
                 (i32.const 0))"#;
-        let chain = bench.of(&code.replace("SIDE", side).replace("MAP", map).replace("HEADS", heads));
-        let request = Request::post("/").body(pieces(&["one ", "two"])).unwrap();
+        let chain = bench
+            .single_filter_chain(&code.replace("SIDE", side).replace("MAP", map).replace("HEADS", heads));
+        let request = Request::post("/").body(piecewise_body(&["one ", "two"])).unwrap();
         let answer = send(&chain, request).await.unwrap();
         let name = if side == "request" { "got-x-body" } else { "x-body" };
         assert_eq!((answer.header(name), &answer.body[..]), ("one two", &b"one two"[..]), "{side}");
@@ -179,21 +187,25 @@ async fn body_callbacks_that_ignore_the_body_do_not_release_the_head() {
     // The module waits for something else, such as the response of a call. A callback that an SDK exports by
     // default must not count as consent.
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
-        (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))"#);
+        (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))"#,
+    );
     assert_eq!(send(&chain, post("body")).await.unwrap_err(), FilterFailure::Paused("test".into()));
 }
 
 #[tokio::test]
 async fn heads_can_be_changed_after_the_body_has_arrived() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_body") (param $id i32) (param $size i32) (param $end i32) (result i32)
             (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
             (call $want (i32.const 0) (call $add (i32.const 0) «x-late» «1»))
-            (i32.const 0))"#);
-    let request = Request::post("/").body(pieces(&["one ", "two"])).unwrap();
+            (i32.const 0))"#,
+    );
+    let request = Request::post("/").body(piecewise_body(&["one ", "two"])).unwrap();
     let answer = send(&chain, request).await.unwrap();
     assert_eq!((answer.header("got-x-late"), &answer.body[..]), ("1", &b"one two"[..]));
 }
@@ -202,7 +214,7 @@ async fn heads_can_be_changed_after_the_body_has_arrived() {
 async fn body_callbacks_can_send_local_responses() {
     let bench = FilterFixture::new();
     for side in ["request", "response"] {
-        let chain = bench.of(&format!(
+        let chain = bench.single_filter_chain(&format!(
             "(func (export \"proxy_on_{side}_body\") (param i32 i32 i32) (result i32)
                 (call $want (i32.const 0) (call $respond (i32.const 400) «» «no» ‹› (i32.const -1))) (i32.const 1))"
         ));
@@ -215,7 +227,8 @@ async fn body_callbacks_can_send_local_responses() {
 async fn pausing_again_after_a_resume_holds_the_body() {
     // Each piece is held back once and released by a tick.
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
             (call $want (i32.const 0) (call $tick (i32.const 1))) (i32.const 1))
@@ -228,9 +241,10 @@ async fn pausing_again_after_a_resume_holds_the_body() {
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
             (global.set $id (local.get $id)) (i32.const 1))
         (func (export "proxy_on_request_body") (param $id i32) (param i32 i32) (result i32)
-            (global.set $id (local.get $id)) (i32.const 1))"#);
+            (global.set $id (local.get $id)) (i32.const 1))"#,
+    );
     chain.start();
-    let request = Request::post("/").body(pieces(&["one ", "two"])).unwrap();
+    let request = Request::post("/").body(piecewise_body(&["one ", "two"])).unwrap();
     assert_eq!(send(&chain, request).await.unwrap().body, "one two");
 }
 
@@ -256,9 +270,14 @@ async fn exchange_with_trailers(
     let bench = FilterFixture::new();
     let mut filter = bench.filter("test", code);
     filter.dialect = dialect;
-    let request = Request::post("/").body(with_trailers(pieces(&["one"]), trailers)).unwrap();
+    let request = Request::post("/").body(with_trailers(piecewise_body(&["one"]), trailers)).unwrap();
     let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
-    let response = bench.chain(&[filter]).around(request, call(Duration::from_secs(60)), facts(), mirror);
+    let response = bench.chain(&[filter]).run_exchange(
+        request,
+        call_with_timeout(Duration::from_secs(60)),
+        exchange_info(),
+        mirror,
+    );
     let (head, body) = response.await.unwrap().into_parts();
     (head.status, body.collect().await.unwrap())
 }
@@ -290,8 +309,9 @@ async fn a_default_callback_for_trailers_releases_a_held_body_in_the_strict_dial
 #[tokio::test(start_paused = true)]
 async fn trailers_do_not_release_a_body_held_back_at_its_end() {
     let bench = FilterFixture::new();
-    let chain = bench.of(&format!("{HOLDS}{DEFAULT_TRAILERS}").replace("SIDE", "request"));
-    let request = Request::post("/").body(with_trailers(pieces(&["one"]), &[("x-sum", "7")])).unwrap();
+    let chain = bench.single_filter_chain(&format!("{HOLDS}{DEFAULT_TRAILERS}").replace("SIDE", "request"));
+    let request =
+        Request::post("/").body(with_trailers(piecewise_body(&["one"]), &[("x-sum", "7")])).unwrap();
     assert_eq!(send(&chain, request).await.unwrap_err(), FilterFailure::Paused("test".into()));
 }
 
@@ -344,7 +364,8 @@ async fn trailers_are_seen_and_changed() {
                 (i32.const 0))"#;
         let mut filter = bench.filter("test", &code.replace("HOLDS", holds));
         filter.dialect = dialect;
-        let request = Request::post("/").body(with_trailers(pieces(&["one"]), &[("x-sum", "7")])).unwrap();
+        let request =
+            Request::post("/").body(with_trailers(piecewise_body(&["one"]), &[("x-sum", "7")])).unwrap();
         let answer = send(&bench.chain(&[filter]), request).await.unwrap();
         assert_eq!((answer.header("trailer-x-sum"), answer.header("trailer-x-more")), ("7", "1"));
         assert_eq!(answer.body, "one", "{dialect:?}");
@@ -355,7 +376,7 @@ async fn trailers_are_seen_and_changed() {
 
 /// The number of callbacks for the request's body.
 fn body_callbacks(bench: &FilterFixture) -> usize {
-    bench.seen().iter().filter(|words| *words == "proxy_on_request_body").count()
+    bench.take_events().iter().filter(|words| *words == "proxy_on_request_body").count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -367,15 +388,16 @@ async fn small_pieces_are_shown_together() {
     let ready: &'static [&'static str] = &["a"; 10_000];
     let hundred: &'static str = "0123456789".repeat(10).leak();
     for (code, body, length, most) in [
-        (holds, pieces(ready), 10_000, 1),
-        (passes, pieces(ready), 10_000, 1),
+        (holds, piecewise_body(ready), 10_000, 1),
+        (passes, piecewise_body(ready), 10_000, 1),
         // The first piece, and everything at the end.
-        (holds, pieces_apart("a", 10_000), 10_000, 2),
+        (holds, delayed_pieces_body("a", 10_000), 10_000, 2),
         // Once per growth by an eighth.
-        (holds, pieces_apart(hundred, 10_000), 1_000_000, 40),
+        (holds, delayed_pieces_body(hundred, 10_000), 1_000_000, 40),
     ] {
         let bench = FilterFixture::new();
-        let answer = send(&bench.of(code), Request::post("/").body(body).unwrap()).await.unwrap();
+        let answer =
+            send(&bench.single_filter_chain(code), Request::post("/").body(body).unwrap()).await.unwrap();
         assert_eq!(answer.body.len(), length);
         let callbacks = body_callbacks(&bench);
         assert!((1..=most).contains(&callbacks), "{callbacks} callbacks for {length} bytes");
@@ -386,13 +408,16 @@ async fn small_pieces_are_shown_together() {
 async fn shows_held_bodies_after_a_delay_despite_little_growth() {
     // The client waits for a response to its first six bytes.
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_body") (param $id i32) (param $size i32) (param $end i32) (result i32)
-            (i32.and (i32.eqz (local.get $end)) (i32.lt_u (local.get $size) (i32.const 6))))"#);
+            (i32.and (i32.eqz (local.get $end)) (i32.lt_u (local.get $size) (i32.const 6))))"#,
+    );
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let request = Request::post("/").body(body.boxed_unsync()).unwrap();
     let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
-    let asked = chain.around(request, call(Duration::from_secs(60)), facts(), mirror);
+    let asked =
+        chain.run_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), mirror);
     let sent = async {
         for piece in ["one", "two"] {
             sender.send_data(Bytes::from_static(piece.as_bytes())).await.unwrap();
@@ -409,7 +434,7 @@ async fn shows_held_bodies_after_a_delay_despite_little_growth() {
 #[tokio::test(start_paused = true)]
 async fn resume_releases_only_pieces_that_were_shown() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_body") (param $id i32) (param i32 i32) (result i32)
             (if (global.get $id) (then
@@ -425,26 +450,28 @@ async fn resume_releases_only_pieces_that_were_shown() {
     let request = Request::post("/").body(body.boxed_unsync()).unwrap();
     let asked = tokio::spawn(async move { send(&chain, request).await });
     sender.send_data(Bytes::from_static(b"one")).await.unwrap();
-    bench.answers.told.notified().await;
+    bench.test_service.request_received.notified().await;
     sender.send_data(Bytes::from_static(b"two")).await.unwrap();
     // The piece is received, but not shown before the clock advances.
     for _ in 0..8 {
         tokio::task::yield_now().await;
     }
-    bench.answers.gate.notify_one();
+    bench.test_service.gate.notify_one();
     assert_eq!(asked.await.unwrap().unwrap().status, 403);
 }
 
 #[tokio::test]
 async fn forwards_pieces_before_an_error_of_the_body() {
     let bench = FilterFixture::new();
-    let chain =
-        bench.of("(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))");
+    let chain = bench.single_filter_chain(
+        "(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))",
+    );
     let frames: [Result<_, services::body::BodyError>; 2] =
         [Ok(http_body::Frame::data(Bytes::from_static(b"one"))), Err("broken".into())];
     let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
     let handle = async |_| Response::new(body);
-    let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
+    let response =
+        chain.run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
     let mut body = response.into_body();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
     assert!(body.frame().await.unwrap().is_err());
@@ -453,12 +480,14 @@ async fn forwards_pieces_before_an_error_of_the_body() {
 #[tokio::test]
 async fn streamed_bodies_pass_without_delay() {
     let bench = FilterFixture::new();
-    let chain =
-        bench.of("(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))");
+    let chain = bench.single_filter_chain(
+        "(func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))",
+    );
     let (mut sender, streamed) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let streamed = streamed.boxed_unsync();
     let handle = async |_| Response::new(streamed);
-    let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
+    let response =
+        chain.run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
     let mut body = response.into_body();
     for piece in ["one", "two"] {
         sender.send_data(Bytes::from_static(piece.as_bytes())).await.unwrap();
@@ -471,20 +500,23 @@ async fn streamed_bodies_pass_without_delay() {
 #[tokio::test]
 async fn emptied_response_bodies_lose_their_content_length() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32) (i32.const 1))
         (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0)
                 (call $set_buffer (i32.const 1) (i32.const 0) (i32.const 99) (i32.const 0) (i32.const 0)))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
-    let response = chain.around(get("/"), RequestCall::unlimited(), facts(), handle).await.unwrap();
-    let answer = whole(response).await.unwrap();
+    let response =
+        chain.run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
+    let answer = collect_response(response).await.unwrap();
     assert_eq!((answer.header("content-length"), &answer.body[..]), ("", &b""[..]));
 }
 
 /// A request whose body begins with `one`, and the sender of the rest.
-async fn begun_post()
+async fn started_post()
 -> (http_body_util::channel::Sender<Bytes, services::body::BodyError>, Request<StreamedServiceBody>) {
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     sender.send_data(Bytes::from_static(b"one")).await.unwrap();
@@ -495,43 +527,53 @@ async fn begun_post()
 async fn request_bodies_end_with_their_exchange() {
     for end in ["", "(func (export \"proxy_on_delete\") (param i32))"] {
         let bench = FilterFixture::new();
-        let chain = bench.of(&format!(
+        let chain = bench.single_filter_chain(&format!(
             "(func (export \"proxy_on_request_body\") (param i32 i32 i32) (result i32) (i32.const 0)) {end}"
         ));
-        let (mut sender, request) = begun_post().await;
+        let (mut sender, request) = started_post().await;
         // A service over HTTP/2 may respond before it has read the request's body.
         let (reader, reading) = tokio::sync::oneshot::channel();
         let handle = async move |request: Request<StreamedServiceBody>| {
             assert!(reader.send(request.into_body()).is_ok());
             Response::new(body::empty())
         };
-        let response = chain.around(request, call(Duration::from_secs(60)), facts(), handle).await.unwrap();
+        let response = chain
+            .run_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
+            .await
+            .unwrap();
         let mut read = reading.await.unwrap();
         assert_eq!(read.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
-        whole(response).await.unwrap();
+        collect_response(response).await.unwrap();
         sender.send_data(Bytes::from_static(b"two")).await.unwrap();
         assert!(read.frame().await.unwrap().is_err(), "the filter no longer sees the body");
-        assert_eq!(bench.stats().failed, 0);
+        assert_eq!(bench.stats().failed_requests, 0);
     }
 }
 
 #[tokio::test]
 async fn request_bodies_end_when_their_filter_answers() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (global $pieces (mut i32) (i32.const 0))
         (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
             (global.set $pieces (i32.add (global.get $pieces) (i32.const 1)))
             (if (i32.eq (global.get $pieces) (i32.const 2)) (then
                 (call $want (i32.const 0) (call $respond (i32.const 403) «» «no» ‹› (i32.const -1)))))
-            (i32.const 0))"#);
-    let (mut sender, request) = begun_post().await;
+            (i32.const 0))"#,
+    );
+    let (mut sender, request) = started_post().await;
     let (reader, reading) = tokio::sync::oneshot::channel();
     let handle = async move |request: Request<StreamedServiceBody>| -> Response<StreamedServiceBody> {
         assert!(reader.send(request.into_body()).is_ok());
         std::future::pending().await
     };
-    let asked = tokio::spawn(chain.around(request, call(Duration::from_secs(60)), facts(), handle));
+    let asked = tokio::spawn(chain.run_exchange(
+        request,
+        call_with_timeout(Duration::from_secs(60)),
+        exchange_info(),
+        handle,
+    ));
     let mut read = reading.await.unwrap();
     assert_eq!(read.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
     // The callback runs in a task, and the exchange takes the filter's response before the body is read on.

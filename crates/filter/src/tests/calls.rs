@@ -33,7 +33,7 @@ async fn call_responses_resume_or_refuse_paused_requests() {
         ("http://127.0.0.1:1980", "/yes", 200, "/yes"),
         ("outbound|80||auth", "/yes", 200, "/yes"),
     ] {
-        let chain = bench.of(&code.replace("CALL", &call_to(upstream, path)));
+        let chain = bench.single_filter_chain(&code.replace("CALL", &call_to(upstream, path)));
         let answer = send(&chain, get("/")).await.unwrap();
         assert_eq!((answer.status.as_u16(), answer.header("got-x-called")), (status, called), "{upstream}");
     }
@@ -57,7 +57,7 @@ async fn calls_only_hosts_that_match_a_pattern() {
         let mut filter = bench.filter("test", &code.replace("CALL", &call_to(upstream, "/yes")));
         filter.hosts = vec!["*.example.org".to_owned(), "10.0.0.0/8".to_owned()];
         assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200);
-        assert_eq!(bench.answers.asked.lock().unwrap().pop().as_deref(), Some(asked));
+        assert_eq!(bench.test_service.requests.lock().unwrap().pop().as_deref(), Some(asked));
     }
     let refused = call_to("11.0.0.7:8080", "/yes").replacen("0", "2", 1);
     let mut filter =
@@ -77,7 +77,9 @@ async fn requests_wait_for_calls_even_after_continue() {
         (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
             (call $want (i32.const 0) (call $effective (global.get $id)))
             (call $want (i32.const 0) (call $add (i32.const 0) «x-called» «1»)))"#;
-    let chain = bench.of(&code.replace("ONE", &call_to("auth", "/1")).replace("TWO", &call_to("auth", "/2")));
+    let chain = bench.single_filter_chain(
+        &code.replace("ONE", &call_to("auth", "/1")).replace("TWO", &call_to("auth", "/2")),
+    );
     let answer = send(&chain, get("/")).await.unwrap();
     assert_eq!(answer.headers.get_all("got-x-called").iter().count(), 2);
 }
@@ -100,9 +102,13 @@ async fn calls_carry_the_hop_count_and_no_upgrade() {
             (call $want (i32.const 0) (call $get (i32.const 6) «x-upgrades» (i32.const 0) (i32.const 4)))
             (call $text (i32.const 0) «x-upgrades»)
             (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
-    let call = RequestCall { hops: 3, ..call(Duration::from_secs(60)) };
-    let response = bench.of(code).around(get("/"), call.clone(), facts(), echo).await.unwrap();
-    let answer = whole(response).await.unwrap();
+    let call = RequestCall { hops: 3, ..call_with_timeout(Duration::from_secs(60)) };
+    let response = bench
+        .single_filter_chain(code)
+        .run_exchange(get("/"), call.clone(), exchange_info(), echo)
+        .await
+        .unwrap();
+    let answer = collect_response(response).await.unwrap();
     assert_eq!((answer.header("got-x-hops"), answer.header("got-x-upgrades")), ("4", "false"));
 }
 
@@ -112,7 +118,7 @@ async fn resume_continues_a_request_with_calls_in_flight() {
     let code = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             CALL (call $want (i32.const 0) (call $continue (i32.const 0))) (i32.const 0))"#;
-    let chain = bench.of(&code.replace("CALL", &call_to("auth", "/wait")));
+    let chain = bench.single_filter_chain(&code.replace("CALL", &call_to("auth", "/wait")));
     let began = tokio::time::Instant::now();
     assert_eq!(send(&chain, get("/")).await.unwrap().status, 200);
     assert_eq!(began.elapsed(), Duration::ZERO);
@@ -135,7 +141,7 @@ async fn late_responses_do_not_count_for_calls_made_after_a_resume() {
             (if (i32.eq (global.get $answers) (i32.const 3)) (then
                 (call $want (i32.const 0) (call $add (i32.const 0) «x-third» «in time»)))))"#;
     let code = code.replace("ONE", &call_to("auth", "/1")).replace("TWO", &call_to("auth", "/2"));
-    let chain = bench.of(&code.replace("WAIT", &call_to("auth", "/wait")));
+    let chain = bench.single_filter_chain(&code.replace("WAIT", &call_to("auth", "/wait")));
     assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-third"), "in time");
 }
 
@@ -154,15 +160,18 @@ async fn calls_use_the_authority_that_the_module_sets() {
             (call $want (i32.const 0) (call $get (i32.const 6) «x-called» (i32.const 0) (i32.const 4)))
             (call $text (i32.const 0) «x-called»)
             (call $want (i32.const 0) (call $continue (i32.const 0))))"#;
-    let chain = bench.of(&code.replace("CALL", &call_to("auth", "/yes")));
+    let chain = bench.single_filter_chain(&code.replace("CALL", &call_to("auth", "/yes")));
     let named = Arc::new(Mutex::new(None));
     let note = Arc::clone(&named);
     let handle = async move |request: Request<StreamedServiceBody>| {
         *note.lock().unwrap() = request.extensions().get::<services::headers::TargetServiceName>().cloned();
         echo(request).await
     };
-    let response = chain.around(get("/"), call(Duration::from_secs(60)), facts(), handle).await.unwrap();
-    let answer = whole(response).await.unwrap();
+    let response = chain
+        .run_exchange(get("/"), call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
+        .await
+        .unwrap();
+    let answer = collect_response(response).await.unwrap();
     assert_eq!((answer.header("got-x-called"), answer.header("got-host")), ("any", "example.org"));
     assert_eq!(named.lock().unwrap().as_ref().unwrap().0, "other.example");
 }
@@ -181,12 +190,16 @@ async fn trailers_can_wait_for_a_call_in_both_directions() {
                 (call $want (i32.const 0) (call $continue (i32.const NUMBER))))"#;
         let map = if side == "request" { "1" } else { "3" };
         let code = code.replace("SIDE", side).replace("MAP", map).replace("NUMBER", number);
-        let chain = bench.of(&code.replace("CALL", &call_to("auth", "/yes")));
+        let chain = bench.single_filter_chain(&code.replace("CALL", &call_to("auth", "/yes")));
         let trailers = http::HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
-        let body = pieces(&["one"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
+        let body =
+            piecewise_body(&["one"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
         let request = Request::post("/").body(body).unwrap();
         let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
-        let response = chain.around(request, call(Duration::from_secs(60)), facts(), mirror).await.unwrap();
+        let response = chain
+            .run_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), mirror)
+            .await
+            .unwrap();
         let whole = response.into_body().collect().await.unwrap();
         let trailers = whole.trailers().cloned().unwrap();
         assert_eq!(
@@ -200,10 +213,12 @@ async fn trailers_can_wait_for_a_call_in_both_directions() {
 #[tokio::test]
 async fn requests_do_not_wait_for_grpc_streams() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $grpc_stream «auth» «s» «chat» ‹› (i32.const 16)))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     assert_eq!(send(&chain, get("/")).await.unwrap().status, 200);
 }
 
@@ -218,7 +233,7 @@ async fn responses_can_wait_for_a_call() {
             (call $want (i32.const 0) (call $effective (global.get $id)))
             (call $want (i32.const 0) (call $add (i32.const 2) «x-called» «1»))
             (call $want (i32.const 0) (call $continue (i32.const 1))))"#;
-    let chain = bench.of(&code.replace("CALL", &call_to("auth", "/yes")));
+    let chain = bench.single_filter_chain(&code.replace("CALL", &call_to("auth", "/yes")));
     assert_eq!(send(&chain, get("/")).await.unwrap().header("x-called"), "1");
 }
 
@@ -265,7 +280,7 @@ async fn calls_time_out() {
             (call $want (i32.const 0) (local.get $headers))
             (call $want (i32.const 0) (call $effective (global.get $id)))
             (call $want (i32.const 0) (call $respond (i32.const 504) «» «» ‹› (i32.const -1))))"#;
-    let chain = bench.of(&code.replace("CALL", &call_to("auth", "/wait")));
+    let chain = bench.single_filter_chain(&code.replace("CALL", &call_to("auth", "/wait")));
     assert_eq!(send(&chain, get("/")).await.unwrap().status, 504);
 }
 
@@ -301,12 +316,12 @@ async fn cancelled_requests_cancel_their_calls() {
     let code = r#"
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32) CALL (i32.const 1))
         (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32) unreachable)"#;
-    let chain = bench.of(&code.replace("CALL", &call_to("auth", "/wait")));
+    let chain = bench.single_filter_chain(&code.replace("CALL", &call_to("auth", "/wait")));
     let mut waiting = Box::pin(send(&chain, get("/")));
     assert!((&mut waiting).now_or_never().is_none());
-    bench.answers.told.notified().await;
+    bench.test_service.request_received.notified().await;
     drop(waiting);
-    bench.answers.dropped.notified().await;
+    bench.test_service.request_dropped.notified().await;
     assert_eq!(bench.stats().traps, 0);
 }
 
@@ -318,16 +333,17 @@ async fn calls_from_proxy_on_done_deliver_only_to_lingering_streams() {
         (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
             (call $want (i32.const 0) (call $log (i32.const 2) «answered»)))"#;
     for done in ["0", "1"] {
-        let chain = bench.of(&code.replace("CALL", &call_to("auth", "/end")).replace("DONE", done));
+        let chain =
+            bench.single_filter_chain(&code.replace("CALL", &call_to("auth", "/end")).replace("DONE", done));
         send(&chain, get("/")).await.unwrap();
-        bench.answers.told.notified().await;
-        assert_eq!(bench.answers.asked.lock().unwrap().pop().as_deref(), Some("GET auth /end"));
-        bench.answers.dropped.notified().await;
+        bench.test_service.request_received.notified().await;
+        assert_eq!(bench.test_service.requests.lock().unwrap().pop().as_deref(), Some("GET auth /end"));
+        bench.test_service.request_dropped.notified().await;
         // Deliveries run in tasks that are scheduled before this one.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(bench.seen().contains(&"log answered".to_owned()), done == "0", "{done}");
+        assert_eq!(bench.take_events().contains(&"log answered".to_owned()), done == "0", "{done}");
         assert_eq!(bench.stats().traps, 0);
     }
 }
@@ -370,10 +386,10 @@ async fn a_grpc_call_ends_with_its_message_or_its_failure() {
         )
     };
     let code = GRPC.replace("RECEIVED", "(call $want (i32.const 0) (call $continue (i32.const 0)))");
-    let chain = bench.of(&code.replace("MAKE", &make("yes")).replace("CLOSED", "99"));
+    let chain = bench.single_filter_chain(&code.replace("MAKE", &make("yes")).replace("CLOSED", "99"));
     let answer = send(&chain, get("/")).await.unwrap();
     assert_eq!((answer.header("got-x-message"), answer.header("got-x-initial")), ("ping", ""));
-    let chain = bench.of(&code.replace("MAKE", &make("no")).replace("CLOSED", "7"));
+    let chain = bench.single_filter_chain(&code.replace("MAKE", &make("no")).replace("CLOSED", "7"));
     let answer = send(&chain, get("/")).await.unwrap();
     assert_eq!((answer.header("got-x-message"), answer.header("got-x-closed")), ("", "denied"));
 }
@@ -388,7 +404,7 @@ async fn a_grpc_stream_sends_and_receives_until_its_trailers() {
         (call $want (i32.const 2) (call $grpc_send (i32.const 99) «two» (i32.const 0)))
         (call $want (i32.const 0) (call $grpc_close (i32.load (i32.const 16))))"#;
     let code = GRPC.replace("RECEIVED", "").replace("MAKE", make).replace("CLOSED", "0");
-    let answer = send(&bench.of(&code), get("/")).await.unwrap();
+    let answer = send(&bench.single_filter_chain(&code), get("/")).await.unwrap();
     let messages: Vec<_> = answer.headers.get_all("got-x-message").iter().collect();
     assert_eq!(messages, ["one", "two"]);
     assert_eq!((answer.header("got-x-initial"), answer.header("got-x-trailing")), ("service", "0"));
@@ -403,7 +419,7 @@ async fn requests_do_not_wait_for_cancelled_grpc_calls() {
         (call $want (i32.const 2) (call $grpc_cancel (i32.load (i32.const 16))))
         (call $want (i32.const 0) (call $continue (i32.const 0)))"#;
     let code = GRPC.replace("RECEIVED", "unreachable").replace("MAKE", make).replace("CLOSED", "0");
-    assert_eq!(send(&bench.of(&code), get("/")).await.unwrap().status, 200);
+    assert_eq!(send(&bench.single_filter_chain(&code), get("/")).await.unwrap().status, 200);
 }
 
 #[tokio::test]
@@ -414,20 +430,20 @@ async fn limits_calls_in_flight_after_their_requests() {
             (if (call $http_call «auth» ‹:method GET|:path /wait|:authority any› «» ‹› (i32.const 60000) (i32.const 16))
                 (then (call $want (i32.const 0) (call $log (i32.const 2) «refused»)))
                 (else (call $want (i32.const 0) (call $log (i32.const 2) «called»)))))"#;
-    let chain = bench.of(code);
+    let chain = bench.single_filter_chain(code);
     let seen = Mutex::new(Vec::new());
     let count = |bench: &FilterFixture, words: &str| {
         let mut seen = seen.lock().unwrap();
-        seen.extend(bench.seen());
+        seen.extend(bench.take_events());
         seen.iter().filter(|seen| *seen == words).count()
     };
     let most = crate::host::MAX_DETACHED;
     for _ in 0..most {
         send(&chain, get("/")).await.unwrap();
     }
-    bench.until(|bench| count(bench, "log called") + count(bench, "log refused") == most).await;
+    bench.wait_until(|bench| count(bench, "log called") + count(bench, "log refused") == most).await;
     assert_eq!(count(&bench, "log refused"), 0);
     send(&chain, get("/")).await.unwrap();
-    bench.until(|bench| count(bench, "log called") + count(bench, "log refused") > most).await;
+    bench.wait_until(|bench| count(bench, "log called") + count(bench, "log refused") > most).await;
     assert_eq!((count(&bench, "log called"), count(&bench, "log refused")), (most, 1));
 }

@@ -6,7 +6,8 @@ use crate::HostDialect;
 #[tokio::test]
 async fn headers_are_added_replaced_and_removed() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $add (i32.const 0) «x-new» «yes»))
             (call $want (i32.const 0) (call $replace (i32.const 0) «x-a» «2»))
@@ -20,7 +21,8 @@ async fn headers_are_added_replaced_and_removed() {
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $replace (i32.const 2) «:status» «201»))
             (call $want (i32.const 0) (call $add (i32.const 2) «x-filter» «on»))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     let mut request = get("/there");
     request.headers_mut().insert("x-b", "1".parse().unwrap());
     let answer = send(&chain, request).await.unwrap();
@@ -88,10 +90,12 @@ async fn the_first_local_response_passes_the_filters_that_saw_the_request() {
 #[tokio::test]
 async fn responses_of_services_can_be_replaced() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $respond (i32.const 599) «» «gone» ‹› (i32.const -1)))
-            (i32.const 1))"#);
+            (i32.const 1))"#,
+    );
     let answer = send(&chain, get("/")).await.unwrap();
     assert_eq!((answer.status.as_u16(), &answer.body[..], answer.header("got-x-a")), (599, &b"gone"[..], ""));
 }
@@ -99,7 +103,7 @@ async fn responses_of_services_can_be_replaced() {
 #[tokio::test]
 async fn all_headers_are_read_and_set_at_once() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $pairs (i32.const 0) (i32.const 0) (i32.const 4)))
             (call $want (i32.const 0) (call $set_pairs (i32.const 0) (i32.load (i32.const 0)) (i32.load (i32.const 4))))
@@ -142,7 +146,8 @@ async fn accesses_that_envoy_refuses_work_in_the_lenient_dialect_only() {
 #[tokio::test]
 async fn properties_have_envoy_encodings_and_nginx_names() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func $show (param $path i32) (param $of i32) (param $name i32) (param $length i32)
             (call $want (i32.const 0)
                 (call $property (local.get $path) (local.get $of) (i32.const 0) (i32.const 4)))
@@ -172,7 +177,8 @@ async fn properties_have_envoy_encodings_and_nginx_names() {
             (call $want (i32.const 0) (call $set_property «my.own» «kept»))
             (call $show «my.own» «x-own»)
             (call $want (i32.const 0) (call $set_property «wasm_process_req_body» «true»))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     let certificate = crate::CertificateInfo {
         subject: "CN=checkout,O=Shop".into(),
         dns: Some("checkout.example".into()),
@@ -185,9 +191,12 @@ async fn properties_have_envoy_encodings_and_nginx_names() {
         is_mutual: true,
         certificate: Some(certificate),
     };
-    let facts = ExchangeInfo { tls: Some(Arc::new(tls)), ..facts() };
-    let response = chain.around(get("/p?b=c"), call(Duration::from_secs(60)), facts, echo).await.unwrap();
-    let answer = whole(response).await.unwrap();
+    let facts = ExchangeInfo { tls: Some(Arc::new(tls)), ..exchange_info() };
+    let response = chain
+        .run_exchange(get("/p?b=c"), call_with_timeout(Duration::from_secs(60)), facts, echo)
+        .await
+        .unwrap();
+    let answer = collect_response(response).await.unwrap();
     let shown = ["cluster", "route", "subject", "dns", "digest", "version"]
         .map(|name| answer.header(&format!("got-x-{name}")).to_owned());
     assert_eq!(shown, ["shop", "/test/*", "CN=checkout,O=Shop", "checkout.example", "abcd", "TLSv1.3"]);
@@ -214,8 +223,8 @@ async fn supports_modules_of_abi_0_1_0() {
                 (then unreachable))
             (drop (call $continue))
             (i32.const 1)))"#;
-    bench.write("old.wasm", &wat::parse_str(text).unwrap());
-    let chain = bench.chain(&[FilterConfig::of("old.wasm")]);
+    bench.write_module("old.wasm", &wat::parse_str(text).unwrap());
+    let chain = bench.chain(&[FilterConfig::from_module("old.wasm")]);
     assert_eq!(send(&chain, get("/")).await.unwrap().status, 200);
 }
 
@@ -223,8 +232,9 @@ async fn supports_modules_of_abi_0_1_0() {
 async fn heads_held_back_past_the_deadline_fail() {
     let bench = FilterFixture::new();
     for name in ["proxy_on_request_headers", "proxy_on_response_headers"] {
-        let chain =
-            bench.of(&format!("(func (export \"{name}\") (param i32 i32 i32) (result i32) (i32.const 1))"));
+        let chain = bench.single_filter_chain(&format!(
+            "(func (export \"{name}\") (param i32 i32 i32) (result i32) (i32.const 1))"
+        ));
         assert_eq!(send(&chain, get("/")).await.unwrap_err(), FilterFailure::Paused("test".into()), "{name}");
     }
 }
@@ -232,7 +242,8 @@ async fn heads_held_back_past_the_deadline_fail() {
 #[tokio::test]
 async fn callbacks_come_in_the_order_of_the_specification() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_context_create") (param i32 i32))
         (func (export "proxy_on_vm_start") (param i32 i32) (result i32) (i32.const 1))
         (func (export "proxy_on_configure") (param i32 i32) (result i32) (i32.const 1))
@@ -245,7 +256,8 @@ async fn callbacks_come_in_the_order_of_the_specification() {
             (call $want (i32.const 0) (call $get (i32.const 2) «:status» (i32.const 0) (i32.const 4)))
             (call $want (i32.const 0) (call $get (i32.const 0) «:path» (i32.const 0) (i32.const 4)))
             (call $want (i32.const 2) (call $add (i32.const 2) «x-late» «1»)))
-        (func (export "proxy_on_delete") (param i32))"#);
+        (func (export "proxy_on_delete") (param i32))"#,
+    );
     send(&chain, post("body")).await.unwrap();
     drop(chain);
     let callbacks = Mutex::new(Vec::new());
@@ -266,21 +278,23 @@ async fn callbacks_come_in_the_order_of_the_specification() {
     ];
     let is_over = |bench: &FilterFixture| {
         let mut callbacks = callbacks.lock().unwrap();
-        callbacks.extend(bench.seen().into_iter().filter(|words| words.starts_with("proxy_on")));
+        callbacks.extend(bench.take_events().into_iter().filter(|words| words.starts_with("proxy_on")));
         callbacks.len() == wanted.len()
     };
-    bench.until(is_over).await;
+    bench.wait_until(is_over).await;
     assert_eq!(*callbacks.lock().unwrap(), wanted.map(|name| format!("proxy_on_{name}")));
 }
 
 #[tokio::test]
 async fn local_responses_to_grpc_requests_are_grpc() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0)
                 (call $respond (i32.const 503) «why» «down» ‹› (i32.const -1)))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     let request =
         Request::post("/s/m").header("content-type", "application/grpc").body(body::empty()).unwrap();
     let answer = send(&chain, request).await.unwrap();
@@ -301,7 +315,7 @@ async fn filter_headers_replace_other_spellings_of_the_client() {
     for ((deed, expected), other) in deeds.iter().flat_map(|deed| [(deed, "x_user"), (deed, "x.user")]) {
         let deed = deed.replace("x_user", other);
         let bench = FilterFixture::new();
-        let chain = bench.of(&format!(
+        let chain = bench.single_filter_chain(&format!(
             "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {deed} (i32.const 0))"
         ));
         let mut request = get("/");
@@ -315,7 +329,8 @@ async fn filter_headers_replace_other_spellings_of_the_client() {
 #[tokio::test]
 async fn untouched_headers_keep_their_spelling() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $replace (i32.const 0) «x-user» «me»))
             (call $want (i32.const 0) (call $replace (i32.const 0) «x-own-id» «1»))
@@ -323,7 +338,8 @@ async fn untouched_headers_keep_their_spelling() {
             (call $want (i32.const 0) (call $pairs (i32.const 0) (i32.const 0) (i32.const 4)))
             (call $want (i32.const 0)
                 (call $set_pairs (i32.const 0) (i32.load (i32.const 0)) (i32.load (i32.const 4))))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     let mut request = get("/");
     request.headers_mut().insert("x_other", "3".parse().unwrap());
     let answer = send(&chain, request).await.unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn code(result: Result<Arc<FilterChain>, Vec<RefusedFilter>>) -> String {
+fn refusal_code(result: Result<Arc<FilterChain>, Vec<RefusedFilter>>) -> String {
     match result {
         Ok(_) => String::new(),
         Err(refused) => refused.iter().map(|one| format!("{} {}", one.pointer, one.reason.code())).collect(),
@@ -66,23 +66,29 @@ fn refuses_invalid_modules_with_a_code() {
         (format!("{abi} {memory} {malloc} (memory 1)"), "/0/config filter-start-failed"),
     ];
     for (text, wanted) in cases {
-        bench.write("bad.wasm", &wat::parse_str(format!("(module {text})")).unwrap());
-        let mut filter = FilterConfig::of("bad.wasm");
+        bench.write_module("bad.wasm", &wat::parse_str(format!("(module {text})")).unwrap());
+        let mut filter = FilterConfig::from_module("bad.wasm");
         filter.limits.startup_cpu = services::DurationConfig::from_millis(20);
-        assert_eq!(code(bench.try_chain(&[filter])), wanted, "{text}");
+        assert_eq!(refusal_code(bench.try_chain(&[filter])), wanted, "{text}");
     }
-    bench.write("bad.wasm", b"(module)");
-    assert_eq!(code(bench.try_chain(&[FilterConfig::of("bad.wasm")])), "/0/wasm filter-module-malformed");
-    assert_eq!(code(bench.try_chain(&[FilterConfig::of("none.wasm")])), "/0/wasm filter-module-unreadable");
+    bench.write_module("bad.wasm", b"(module)");
+    assert_eq!(
+        refusal_code(bench.try_chain(&[FilterConfig::from_module("bad.wasm")])),
+        "/0/wasm filter-module-malformed"
+    );
+    assert_eq!(
+        refusal_code(bench.try_chain(&[FilterConfig::from_module("none.wasm")])),
+        "/0/wasm filter-module-unreadable"
+    );
     let mut filter = bench.filter("good", "");
     filter.services = Some(vec!["nobody".to_owned()]);
-    assert_eq!(code(bench.try_chain(&[filter])), "/0/services filter-service-unknown");
+    assert_eq!(refusal_code(bench.try_chain(&[filter])), "/0/services filter-service-unknown");
     let mut filter = bench.filter("good", "");
     filter.hosts = vec!["http://auth".to_owned()];
-    assert_eq!(code(bench.try_chain(&[filter.clone()])), "/0/hosts filter-host-invalid");
+    assert_eq!(refusal_code(bench.try_chain(&[filter.clone()])), "/0/hosts filter-host-invalid");
     filter.hosts = vec!["auth".to_owned()];
     filter.dialect = crate::HostDialect::Strict;
-    assert_eq!(code(bench.try_chain(&[filter])), "/0/hosts filter-host-invalid");
+    assert_eq!(refusal_code(bench.try_chain(&[filter])), "/0/hosts filter-host-invalid");
 }
 
 #[test]
@@ -127,17 +133,21 @@ async fn bad_configurations_do_not_affect_running_filters() {
     let chain = bench.chain(&[with("good")]);
     let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
     let call = RequestCall::unlimited();
-    let under_way =
-        chain.around(get("/"), call.clone(), facts(), async |request: Request<StreamedServiceBody>| {
+    let under_way = chain.run_exchange(
+        get("/"),
+        call.clone(),
+        exchange_info(),
+        async |request: Request<StreamedServiceBody>| {
             receiver.await.unwrap();
             echo(request).await
-        });
+        },
+    );
     let mut under_way = Box::pin(under_way);
     assert!((&mut under_way).now_or_never().is_none());
-    assert_eq!(code(bench.try_chain(&[with("trap")])), "/0/config filter-start-failed");
-    assert_eq!(code(bench.try_chain(&[with("no")])), "/0/config filter-config-refused");
+    assert_eq!(refusal_code(bench.try_chain(&[with("trap")])), "/0/config filter-start-failed");
+    assert_eq!(refusal_code(bench.try_chain(&[with("no")])), "/0/config filter-config-refused");
     sender.send(()).unwrap();
-    assert_eq!(whole(under_way.await.unwrap()).await.unwrap().header("got-x-config"), "good");
+    assert_eq!(collect_response(under_way.await.unwrap()).await.unwrap().header("got-x-config"), "good");
     assert_eq!(bench.stats().starts, 1);
 }
 

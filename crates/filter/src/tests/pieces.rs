@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use services::coop::TURN_BYTES;
 
 use super::*;
-use crate::host::ENDED_AT_ONCE;
+use crate::host::ENDED_PER_POLL;
 
 /// A length that takes three parts.
 const LONG: usize = 300_000;
@@ -24,8 +24,11 @@ fn long_bytes(length: usize) -> Bytes {
 /// polls that it took.
 async fn read_through(chain: &Arc<FilterChain>, body: Bytes) -> (Bytes, usize) {
     let handle = async move |_: Request<StreamedServiceBody>| Response::new(body::full(body));
-    let response = chain.around(get("/"), call(Duration::from_secs(60)), facts(), handle).await.unwrap();
-    let (mut reading, mut polls) = (pin!(whole(response)), 0);
+    let response = chain
+        .run_exchange(get("/"), call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
+        .await
+        .unwrap();
+    let (mut reading, mut polls) = (pin!(collect_response(response)), 0);
     let answer = poll_fn(|context| {
         polls += 1;
         reading.as_mut().poll(context)
@@ -39,13 +42,13 @@ async fn long_frames_are_shown_in_parts_each_in_a_poll_of_its_own() {
     let holds = "(i32.eqz (local.get $end))";
     for (result, is_held) in [(passes, false), (holds, true)] {
         let bench = FilterFixture::new();
-        let chain = bench.of(&format!(
+        let chain = bench.single_filter_chain(&format!(
             "(func (export \"proxy_on_response_body\") (param i32 i32) (param $end i32) (result i32) {result})"
         ));
         let body = long_bytes(8 * TURN_BYTES);
         let (received, polls) = read_through(&chain, body.clone()).await;
         assert!(received == body, "{result}");
-        let shown = bench.seen().iter().filter(|words| *words == "proxy_on_response_body").count();
+        let shown = bench.take_events().iter().filter(|words| *words == "proxy_on_response_body").count();
         assert_eq!(shown, body.len() / TURN_BYTES, "{result}");
         // A body that is held back arrives before the head.
         assert!(is_held || polls >= shown, "{polls} polls");
@@ -55,7 +58,8 @@ async fn long_frames_are_shown_in_parts_each_in_a_poll_of_its_own() {
 #[tokio::test]
 async fn modules_receive_long_bytes_whole() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_response_body") (param i32 i32) (param $end i32) (result i32)
             (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
             (drop (memory.grow (i32.const 16)))
@@ -63,13 +67,14 @@ async fn modules_receive_long_bytes_whole() {
                 (i32.const 0) (i32.const 4)))
             (call $want (i32.const 0) (call $set_buffer (i32.const 1) (i32.const 0) (i32.const 0x7fffffff)
                 (i32.load (i32.const 0)) (i32.load (i32.const 4))))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     let body = long_bytes(LONG);
     assert!(read_through(&chain, body.clone()).await.0 == body);
 }
 
 /// Host functions that copy bytes of the module, which are at `SPAN`.
-const COPYING: &[(&str, &str)] = &[
+const COPYING_FUNCTIONS: &[(&str, &str)] = &[
     ("proxy_set_shared_data", "(call $want (i32.const 0) (call $set_data «k» SPAN (i32.const 0)))"),
     (
         "proxy_enqueue_shared_queue",
@@ -98,14 +103,15 @@ const COPYING: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn host_functions_that_copy_long_bytes_yield() {
-    for (function, code) in COPYING {
+    for (function, code) in COPYING_FUNCTIONS {
         let bench = FilterFixture::new();
         let code = format!(
             "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
                 (drop (memory.grow (i32.const 16))) {code} (i32.const 0))"
         );
-        let chain = bench.of(&code.replace("SPAN", &format!("(i32.const 65536) (i32.const {LONG})")));
-        let is_over = || bench.seen().contains(&format!("{function} OK"));
+        let chain = bench
+            .single_filter_chain(&code.replace("SPAN", &format!("(i32.const 65536) (i32.const {LONG})")));
+        let is_over = || bench.take_events().contains(&format!("{function} OK"));
         let mut asked = Box::pin(send(&chain, get("/")));
         assert!((&mut asked).now_or_never().is_none(), "{function}");
         assert!(!is_over(), "{function}");
@@ -117,7 +123,7 @@ async fn host_functions_that_copy_long_bytes_yield() {
 #[tokio::test]
 async fn refuses_headers_above_the_bound_of_one_call() {
     let bench = FilterFixture::new();
-    let chain = bench.of(&format!(
+    let chain = bench.single_filter_chain(&format!(
         "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
             (drop (memory.grow (i32.const 16)))
             (memory.fill (i32.const 65536) (i32.const 0x61) (i32.const {LONG}))
@@ -132,7 +138,7 @@ async fn refuses_headers_above_the_bound_of_one_call() {
 #[tokio::test]
 async fn cuts_the_message_of_a_local_response_for_a_grpc_client() {
     let bench = FilterFixture::new();
-    let chain = bench.of(&format!(
+    let chain = bench.single_filter_chain(&format!(
         "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
             (drop (memory.grow (i32.const 16)))
             (memory.fill (i32.const 65536) (i32.const 0x61) (i32.const {LONG}))
@@ -158,19 +164,21 @@ async fn logs_a_bounded_number_of_lines_per_write() {
             (call $put «LINES»)
             (call $want (i32.const 128) (i32.load (i32.const 40)))
             (i32.const 0))"#;
-    let chain = bench.of(&code.replace("LINES", &"a\n".repeat(100)));
+    let chain = bench.single_filter_chain(&code.replace("LINES", &"a\n".repeat(100)));
     send(&chain, get("/")).await.unwrap();
-    assert_eq!(bench.seen().iter().filter(|words| *words == "log a").count(), 64);
+    assert_eq!(bench.take_events().iter().filter(|words| *words == "log a").count(), 64);
 }
 
 #[tokio::test]
 async fn a_tick_between_two_callbacks_makes_the_second_one_yield() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_context_create") (param i32 i32))
-        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 0))"#);
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 0))"#,
+    );
     let engine = chain.plugins()[0].vm.core.module.pre.module().engine().clone();
-    assert!(bench.seen.ticking.set(engine).is_ok());
+    assert!(bench.recorder.ticking_engine.set(engine).is_ok());
     let mut asked = Box::pin(send(&chain, get("/")));
     assert!((&mut asked).now_or_never().is_none());
     assert_eq!(asked.await.unwrap().status, 200);
@@ -179,7 +187,8 @@ async fn a_tick_between_two_callbacks_makes_the_second_one_yield() {
 #[tokio::test]
 async fn other_tasks_run_between_the_messages_of_a_grpc_stream() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (global $id (mut i32) (i32.const 0))
         (func (export "proxy_on_request_headers") (param $id i32) (param i32 i32) (result i32)
             (global.set $id (local.get $id))
@@ -188,8 +197,9 @@ async fn other_tasks_run_between_the_messages_of_a_grpc_stream() {
         (func (export "proxy_on_grpc_receive") (param i32 i32 i32))
         (func (export "proxy_on_grpc_close") (param i32 i32 i32)
             (call $want (i32.const 0) (call $effective (global.get $id)))
-            (call $want (i32.const 0) (call $continue (i32.const 0))))"#);
-    let seen = Arc::clone(&bench.seen);
+            (call $want (i32.const 0) (call $continue (i32.const 0))))"#,
+    );
+    let seen = Arc::clone(&bench.recorder);
     let counting = tokio::spawn(async move {
         let (mut all, mut most) = (0, 0);
         while all < MESSAGES {
@@ -202,7 +212,7 @@ async fn other_tasks_run_between_the_messages_of_a_grpc_stream() {
                 }
             })
             .await;
-            let new = seen.take().iter().filter(|words| *words == "proxy_on_grpc_receive").count();
+            let new = seen.take_events().iter().filter(|words| *words == "proxy_on_grpc_receive").count();
             (all, most) = (all + new, most.max(new));
         }
         most
@@ -224,13 +234,15 @@ impl Wake for WakeCounter {
 
 #[tokio::test]
 async fn a_trap_wakes_many_requests_in_parts() {
-    const COUNT: usize = 2 * ENDED_AT_ONCE + 100;
+    const COUNT: usize = 2 * ENDED_PER_POLL + 100;
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $property «request\0path» (i32.const 0) (i32.const 4)))
             (if (i32.eq (i32.load8_u offset=1 (i32.load (i32.const 0))) (i32.const 0x74)) (then unreachable))
-            (i32.const 1))"#);
+            (i32.const 1))"#,
+    );
     let wakes = Arc::new(WakeCounter::default());
     let waker = Waker::from(Arc::clone(&wakes));
     let mut context = Context::from_waker(&waker);
@@ -238,9 +250,9 @@ async fn a_trap_wakes_many_requests_in_parts() {
     for asked in &mut held {
         assert!(asked.as_mut().poll(&mut context).is_pending());
         // A callback may not complete in the first poll.
-        bench.until(|bench| bench.filters.waiting() == 0).await;
+        bench.wait_until(|bench| bench.filters.waiting_callbacks() == 0).await;
     }
-    bench.until(|bench| bench.stats().requests == COUNT as u64).await;
+    bench.wait_until(|bench| bench.stats().requests == COUNT as u64).await;
     for asked in &mut held {
         assert!(asked.as_mut().poll(&mut context).is_pending());
     }
@@ -250,11 +262,11 @@ async fn a_trap_wakes_many_requests_in_parts() {
         Some(trapped) => {
             assert_eq!(trapped.unwrap_err(), FilterFailure::Trapped("test".into()));
             let woken = wakes.0.load(Relaxed);
-            assert!((1..=ENDED_AT_ONCE).contains(&woken), "{woken} at once");
+            assert!((1..=ENDED_PER_POLL).contains(&woken), "{woken} at once");
         }
         None => assert_eq!(trapping.await.unwrap_err(), FilterFailure::Trapped("test".into())),
     }
-    bench.until(|_| wakes.0.load(Relaxed) >= COUNT).await;
+    bench.wait_until(|_| wakes.0.load(Relaxed) >= COUNT).await;
     for asked in held {
         assert_eq!(asked.await.unwrap_err(), FilterFailure::Trapped("test".into()));
     }

@@ -38,7 +38,7 @@ const REFUSED_CALLS: &[(&str, &str)] = &[
     ("answer's body", "$respond (i32.const 403) «» (i32.const -9) (i32.const 64) ‹› (i32.const -1)"),
 ];
 
-fn careless(call: &str) -> String {
+fn careless_module(call: &str) -> String {
     format!(
         "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
             (drop (call {call})) (i32.const 0))"
@@ -50,7 +50,7 @@ async fn refused_calls_and_local_responses_block_the_request() {
     for dialect in [HostDialect::Lenient, HostDialect::Strict] {
         for (name, call) in REFUSED_CALLS {
             let bench = FilterFixture::new();
-            let mut filter = bench.filter("auth", &careless(call));
+            let mut filter = bench.filter("auth", &careless_module(call));
             filter.dialect = dialect;
             filter.limits.buffer = services::BytesConfig(100_000);
             let chain = bench.chain(&[filter.clone()]);
@@ -59,7 +59,7 @@ async fn refused_calls_and_local_responses_block_the_request() {
                 FilterFailure::Refused("auth".into()),
                 "{name}"
             );
-            assert!(bench.answers.asked.lock().unwrap().is_empty(), "{name}");
+            assert!(bench.test_service.requests.lock().unwrap().is_empty(), "{name}");
             filter.on_refusal = OnRefusal::Open;
             assert_eq!(send(&bench.chain(&[filter]), get("/")).await.unwrap().status, 200, "{name}");
         }
@@ -94,7 +94,7 @@ const RESUMES: &str = "(drop (call $continue (i32.const 0)))";
 
 /// A module that makes calls in a callback of the request, returns `action`, and runs `then` in the callback
 /// of each call. `$answers` is the number of these callbacks.
-fn asking_in(part: &str, calls: &str, action: u32, then: &str) -> String {
+fn calling_module(part: &str, calls: &str, action: u32, then: &str) -> String {
     format!(
         "(global $id (mut i32) (i32.const 0))
         (global $answers (mut i32) (i32.const 0))
@@ -106,7 +106,7 @@ fn asking_in(part: &str, calls: &str, action: u32, then: &str) -> String {
     )
 }
 
-fn refused<T>() -> Result<T, FilterFailure> {
+fn refused_result<T>() -> Result<T, FilterFailure> {
     Err(FilterFailure::Refused("auth".into()))
 }
 
@@ -123,10 +123,10 @@ async fn refusals_in_the_callback_of_a_call_block_the_request_that_waits_for_it(
         for (name, call) in REFUSED_CALLS {
             let bench = FilterFixture::new();
             let then = format!("{EFFECTIVE} (drop (call {call}))");
-            let mut filter = bench.filter("auth", &asking_in(part, ALLOWED, 0, &then));
+            let mut filter = bench.filter("auth", &calling_module(part, ALLOWED, 0, &then));
             filter.limits.buffer = services::BytesConfig(100_000);
-            assert_eq!(status_through(&bench, &filter).await, refused(), "{part} {name}");
-            assert_eq!(*bench.answers.asked.lock().unwrap(), ["GET auth /yes"], "{part} {name}");
+            assert_eq!(status_through(&bench, &filter).await, refused_result(), "{part} {name}");
+            assert_eq!(*bench.test_service.requests.lock().unwrap(), ["GET auth /yes"], "{part} {name}");
             filter.on_refusal = OnRefusal::Open;
             assert_eq!(status_through(&bench, &filter).await, Ok(200), "{part} {name}");
         }
@@ -138,9 +138,10 @@ async fn calls_that_are_used_up_in_the_callback_of_a_call_block_the_request() {
     let again = ALLOWED.replacen("(call $want (i32.const 0) ", "(drop ", 1);
     for part in ["headers", "body"] {
         let bench = FilterFixture::new();
-        let mut filter = bench.filter("auth", &asking_in(part, ALLOWED, 0, &format!("{EFFECTIVE} {again}")));
+        let mut filter =
+            bench.filter("auth", &calling_module(part, ALLOWED, 0, &format!("{EFFECTIVE} {again}")));
         filter.limits.calls = 1;
-        assert_eq!(status_through(&bench, &filter).await, refused(), "{part}");
+        assert_eq!(status_through(&bench, &filter).await, refused_result(), "{part}");
     }
 }
 
@@ -157,10 +158,10 @@ async fn refusals_outlast_the_callbacks_of_other_calls() {
     ] {
         for part in ["headers", "body"] {
             let bench = FilterFixture::new();
-            let mut filter = bench.filter("auth", &asking_in(part, &calls, action, then));
+            let mut filter = bench.filter("auth", &calling_module(part, &calls, action, then));
             filter.dialect = dialect;
             let status = status_through(&bench, &filter).await;
-            assert_eq!(status, refused(), "{dialect:?} {action} {part} {then}");
+            assert_eq!(status, refused_result(), "{dialect:?} {action} {part} {then}");
         }
     }
 }
@@ -172,9 +173,9 @@ async fn calls_made_later_do_not_settle_a_refusal() {
     for dialect in [HostDialect::Lenient, HostDialect::Strict] {
         for (action, then) in [(0, ""), (1, &*resumes)] {
             let bench = FilterFixture::new();
-            let mut filter = bench.filter("auth", &asking_in("headers", &calls, action, then));
+            let mut filter = bench.filter("auth", &calling_module("headers", &calls, action, then));
             filter.dialect = dialect;
-            assert_eq!(status_through(&bench, &filter).await, refused(), "{dialect:?} {action}");
+            assert_eq!(status_through(&bench, &filter).await, refused_result(), "{dialect:?} {action}");
         }
     }
 }
@@ -189,7 +190,7 @@ async fn modules_can_answer_a_request_after_a_refusal() {
         (format!("{REFUSED} {ALLOWED}"), 1, &*later),
     ] {
         let bench = FilterFixture::new();
-        let filter = bench.filter("auth", &asking_in("headers", &calls, action, then));
+        let filter = bench.filter("auth", &calling_module("headers", &calls, action, then));
         assert_eq!(status_through(&bench, &filter).await, Ok(401), "{calls} {action}");
     }
 }
@@ -197,14 +198,17 @@ async fn modules_can_answer_a_request_after_a_refusal() {
 #[tokio::test]
 async fn refusals_in_response_callbacks_do_not_stop_the_rest_of_the_request() {
     let bench = FilterFixture::new();
-    let chain = bench.of(&format!(
+    let chain = bench.single_filter_chain(&format!(
         "(func (export \"proxy_on_request_body\") (param i32 i32 i32) (result i32) (i32.const 0))
         (func (export \"proxy_on_response_headers\") (param i32 i32 i32) (result i32) {REFUSED} (i32.const 0))"
     ));
-    let request = Request::post("/").body(pieces_apart("x", 3)).unwrap();
+    let request = Request::post("/").body(delayed_pieces_body("x", 3)).unwrap();
     let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
-    let response = chain.around(request, call(Duration::from_secs(60)), facts(), mirror).await.unwrap();
-    assert_eq!(whole(response).await.unwrap().body, "xxx");
+    let response = chain
+        .run_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), mirror)
+        .await
+        .unwrap();
+    assert_eq!(collect_response(response).await.unwrap().body, "xxx");
     assert_eq!(bench.stats().refused_calls, 1);
 }
 
@@ -212,11 +216,11 @@ async fn refusals_in_response_callbacks_do_not_stop_the_rest_of_the_request() {
 async fn local_responses_from_the_root_context_answer_the_request_that_made_the_call() {
     for (dialect, action) in [(HostDialect::Lenient, 0), (HostDialect::Lenient, 1), (HostDialect::Strict, 1)]
     {
-        for (status, expected) in [("401", Ok(401)), ("99", refused())] {
+        for (status, expected) in [("401", Ok(401)), ("99", refused_result())] {
             let bench = FilterFixture::new();
             // The callback of a call begins in the root context.
             let then = format!("{} {EFFECTIVE} {RESUMES}", DENIES.replace("401", status));
-            let mut filter = bench.filter("auth", &asking_in("headers", ALLOWED, action, &then));
+            let mut filter = bench.filter("auth", &calling_module("headers", ALLOWED, action, &then));
             filter.dialect = dialect;
             assert_eq!(status_through(&bench, &filter).await, expected, "{dialect:?} {action} {status}");
         }
@@ -226,8 +230,8 @@ async fn local_responses_from_the_root_context_answer_the_request_that_made_the_
 #[tokio::test]
 async fn refused_calls_from_the_root_context_block_the_request_that_made_the_call() {
     let bench = FilterFixture::new();
-    let filter = bench.filter("auth", &asking_in("headers", ALLOWED, 0, REFUSED));
-    assert_eq!(status_through(&bench, &filter).await, refused());
+    let filter = bench.filter("auth", &calling_module("headers", ALLOWED, 0, REFUSED));
+    assert_eq!(status_through(&bench, &filter).await, refused_result());
 }
 
 #[tokio::test]
@@ -267,7 +271,7 @@ async fn refusals_block_every_way_of_resuming() {
     for code in cases {
         let bench = FilterFixture::new();
         assert_eq!(
-            send(&bench.of(&code), post("x")).await.unwrap_err(),
+            send(&bench.single_filter_chain(&code), post("x")).await.unwrap_err(),
             FilterFailure::Refused("test".into()),
             "{code}"
         );
@@ -301,10 +305,15 @@ async fn lenient_calls_use_the_defaults_of_nginx() {
         ("outbound|80||auth", ":path /yes", "GET auth /yes", "auth", 200),
         ("auth", ":path /yes|:authority other.example", "GET auth /yes", "other.example", 200),
     ] {
-        let chain = bench.of(&code.replace("UPSTREAM", upstream).replace("HEADERS", headers));
+        let chain =
+            bench.single_filter_chain(&code.replace("UPSTREAM", upstream).replace("HEADERS", headers));
         let answer = send(&chain, get("/")).await.unwrap();
         assert_eq!(answer.status, status, "{upstream} {headers}");
-        assert_eq!(bench.answers.asked.lock().unwrap().pop().as_deref(), Some(asked), "{upstream} {headers}");
+        assert_eq!(
+            bench.test_service.requests.lock().unwrap().pop().as_deref(),
+            Some(asked),
+            "{upstream} {headers}"
+        );
         if status == 200 {
             assert_eq!(answer.header("got-x-called"), called, "{upstream} {headers}");
         }
@@ -316,7 +325,7 @@ async fn strict_calls_require_a_complete_head() {
     for headers in [":path /yes|:authority a", ":method GET|:authority a", ":method GET|:path /yes"] {
         let bench = FilterFixture::new();
         let call = format!("$http_call «auth» ‹{headers}› «» ‹› (i32.const 9) (i32.const 16)");
-        let mut filter = bench.filter("auth", &careless(&call));
+        let mut filter = bench.filter("auth", &careless_module(&call));
         filter.dialect = HostDialect::Strict;
         assert_eq!(
             send(&bench.chain(&[filter]), get("/")).await.unwrap_err(),
@@ -337,9 +346,9 @@ struct WarningRecorder;
 struct WarningLine(String);
 
 /// Installs the subscriber, once for all tests.
-pub(super) fn hear() {
-    static HEARD: Once = Once::new();
-    HEARD.call_once(|| tracing::subscriber::set_global_default(WarningRecorder).unwrap());
+pub(super) fn install_recorder() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| tracing::subscriber::set_global_default(WarningRecorder).unwrap());
 }
 
 fn warnings() -> Vec<String> {
@@ -377,7 +386,7 @@ impl tracing::Subscriber for WarningRecorder {
 async fn a_refused_call_is_counted_and_logged_at_intervals() {
     let bench = FilterFixture::new();
     let call = "$http_call «nobody:80» ‹:path /› «» ‹› (i32.const 9) (i32.const 16)";
-    let chain = bench.chain(&[bench.filter("auth", &careless(call))]);
+    let chain = bench.chain(&[bench.filter("auth", &careless_module(call))]);
     let began = std::time::Instant::now();
     for _ in 0..100 {
         assert_eq!(send(&chain, get("/")).await.unwrap_err(), FilterFailure::Refused("auth".into()));
@@ -389,7 +398,7 @@ async fn a_refused_call_is_counted_and_logged_at_intervals() {
     for part in ["filter=\"auth\"", "upstream=\"nobody:80\"", "neither a service nor a host"] {
         assert!(lines[0].contains(part), "{part}: {lines:?}");
     }
-    assert_eq!((bench.stats().refused_calls, bench.stats().failed), (100, 100));
+    assert_eq!((bench.stats().refused_calls, bench.stats().failed_requests), (100, 100));
 }
 
 #[tokio::test(start_paused = true)]
@@ -400,7 +409,7 @@ async fn calls_that_fail_are_logged_with_their_target_and_reason() {
     ] {
         let bench = FilterFixture::new();
         let call = ALLOWED.replace("/yes", path).replace("5000", "50");
-        let mut filter = bench.filter("auth", &asking_in("headers", &call, 0, ""));
+        let mut filter = bench.filter("auth", &calling_module("headers", &call, 0, ""));
         filter.limits.buffer = services::BytesConfig(buffer);
         assert_eq!(status_through(&bench, &filter).await, Ok(200));
         let lines = warnings();
@@ -414,7 +423,8 @@ async fn calls_that_fail_are_logged_with_their_target_and_reason() {
 #[tokio::test]
 async fn other_refusals_are_logged_once_for_each_function_and_status() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (drop (call $add (i32.const 0) «bad name» «1»))
             (drop (call $add (i32.const 0) «bad again» «1»))
@@ -426,7 +436,8 @@ async fn other_refusals_are_logged_once_for_each_function_and_status() {
             (drop (call $define (i32.const 9) «m» (i32.const 0)))
             (drop (call $set_buffer (i32.const 0) (i32.const 0) (i32.const 0) «x»))
             (drop (call $get (i32.const 0) «x-none» (i32.const 0) (i32.const 4)))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     for _ in 0..3 {
         assert_eq!(send(&chain, get("/")).await.unwrap().status, 200);
     }

@@ -39,11 +39,11 @@ const STARTS_LATE: &str = r#"
         (if (i32.lt_u (i32.sub (local.get $before) (i32.const 1)) (i32.const FAILED)) (then unreachable))
         (i32.const 1))"#;
 
-fn starting_late(failed: u32) -> String {
+fn late_starting_module(failed: u32) -> String {
     format!("{PASSES} {}", STARTS_LATE.replace("FAILED", &failed.to_string()))
 }
 
-fn trapped<T>() -> Result<T, FilterFailure> {
+fn trapped_result<T>() -> Result<T, FilterFailure> {
     Err(FilterFailure::Trapped("test".into()))
 }
 
@@ -51,13 +51,13 @@ fn trapped<T>() -> Result<T, FilterFailure> {
 async fn serves_others_while_every_second_request_traps() {
     for is_started in [false, true] {
         let bench = FilterFixture::new();
-        let chain = bench.of(PASSES);
+        let chain = bench.single_filter_chain(PASSES);
         if is_started {
             chain.start();
         }
         for _ in 0..60 {
             let bad = send_as("attacker", &chain, get("/bad")).await;
-            assert_eq!(bad.map(|answer| answer.status), trapped());
+            assert_eq!(bad.map(|answer| answer.status), trapped_result());
             let good = send_as("neighbour", &chain, get("/good")).await;
             assert_eq!(good.map(|answer| answer.status), Ok(StatusCode::OK));
         }
@@ -68,9 +68,12 @@ async fn serves_others_while_every_second_request_traps() {
 #[tokio::test(start_paused = true)]
 async fn serves_others_at_once_after_many_traps_in_a_row() {
     let bench = FilterFixture::new();
-    let chain = bench.of(PASSES);
+    let chain = bench.single_filter_chain(PASSES);
     for _ in 0..30 {
-        assert_eq!(send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status), trapped());
+        assert_eq!(
+            send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status),
+            trapped_result()
+        );
     }
     let before = tokio::time::Instant::now();
     assert_eq!(send_as("neighbour", &chain, get("/good")).await.unwrap().status, StatusCode::OK);
@@ -80,7 +83,7 @@ async fn serves_others_at_once_after_many_traps_in_a_row() {
 #[tokio::test]
 async fn refuses_only_the_client_whose_requests_trap_too_often() {
     let bench = FilterFixture::with_restarts(Duration::from_millis(20));
-    let chain = bench.of(PASSES);
+    let chain = bench.single_filter_chain(PASSES);
     let mut traps = 0;
     let refused = loop {
         let end = send_as("attacker", &chain, get("/bad")).await;
@@ -113,7 +116,10 @@ async fn creates_next_instance_after_releasing_the_memory_of_the_last() {
     filter.limits.cpu = services::DurationConfig::from_millis(10_000);
     let chain = bench.chain(&[filter]);
     for _ in 0..5 {
-        assert_eq!(send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status), trapped());
+        assert_eq!(
+            send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status),
+            trapped_result()
+        );
         let mut next = Box::pin(send_as("neighbour", &chain, get("/secret")));
         let mut turns = 0;
         let answer = poll_fn(|context| {
@@ -128,15 +134,15 @@ async fn creates_next_instance_after_releasing_the_memory_of_the_last() {
 #[tokio::test]
 async fn charges_cleanup_after_a_trap_to_the_client() {
     let bench = FilterFixture::with_restarts(Duration::from_millis(20));
-    let chain = bench.of(PASSES);
+    let chain = bench.single_filter_chain(PASSES);
     let payer = QuotaKey::new(&"attacker");
     let work = async {
         let clock = CpuClock::now();
         while clock.elapsed() < Duration::from_millis(40) {}
     };
-    chain.plugins()[0].vm.slots[0].beside(work, Some(payer)).unwrap().await.unwrap();
-    assert!(bench.filters.restarts.retry_after(|| payer).is_some());
-    assert!(bench.filters.restarts.retry_after(|| QuotaKey::new(&"neighbour")).is_none());
+    chain.plugins()[0].vm.slots[0].spawn_charged(work, Some(payer)).unwrap().await.unwrap();
+    assert!(bench.filters.restart_quota.retry_after(|| payer).is_some());
+    assert!(bench.filters.restart_quota.retry_after(|| QuotaKey::new(&"neighbour")).is_none());
 }
 
 #[tokio::test]
@@ -149,7 +155,7 @@ async fn on_trap_open_bypasses_only_the_request_that_traps() {
         let mut waiting = Box::pin(send_as("neighbour", &chain, get("/waits")));
         assert!((&mut waiting).now_or_never().is_none());
         assert_eq!(send_as("attacker", &chain, get("/bad")).await.unwrap().status, StatusCode::OK);
-        assert_eq!(waiting.await.map(|answer| answer.status), trapped());
+        assert_eq!(waiting.await.map(|answer| answer.status), trapped_result());
         assert_eq!(send_as("neighbour", &chain, get("/secret")).await.unwrap().status, StatusCode::FORBIDDEN);
     }
     assert_eq!(bench.stats().local_responses, 30);
@@ -158,7 +164,7 @@ async fn on_trap_open_bypasses_only_the_request_that_traps() {
 #[tokio::test]
 async fn released_requests_outlive_the_instance() {
     let bench = FilterFixture::new();
-    let chain = bench.of(PASSES);
+    let chain = bench.single_filter_chain(PASSES);
     let (begun, gate) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
     let handle = {
         let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
@@ -168,24 +174,29 @@ async fn released_requests_outlive_the_instance() {
             echo(request).await
         }
     };
-    let mut passed = Box::pin(chain.around(get("/good"), call(Duration::from_secs(60)), facts(), handle));
+    let mut passed = Box::pin(chain.run_exchange(
+        get("/good"),
+        call_with_timeout(Duration::from_secs(60)),
+        exchange_info(),
+        handle,
+    ));
     let mut begins = std::pin::pin!(begun.notified());
     while begins.as_mut().now_or_never().is_none() {
         assert!((&mut passed).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
-    assert_eq!(send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status), trapped());
+    assert_eq!(send_as("attacker", &chain, get("/bad")).await.map(|answer| answer.status), trapped_result());
     gate.notify_one();
-    assert_eq!(whole(passed.await.unwrap()).await.unwrap().status, StatusCode::OK);
+    assert_eq!(collect_response(passed.await.unwrap()).await.unwrap().status, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn filters_that_fail_to_restart_back_off() {
     let bench = FilterFixture::new();
-    let chain = bench.of(&starting_late(u32::MAX));
-    assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
+    let chain = bench.single_filter_chain(&late_starting_module(u32::MAX));
+    assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped_result());
     for _ in 0..8 {
-        assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped());
+        assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped_result());
     }
     let before = bench.stats().traps;
     assert_eq!(before, 9, "each of these requests has waited out the back-off");
@@ -196,7 +207,7 @@ async fn filters_that_fail_to_restart_back_off() {
         })
         .collect();
     for asked in asked {
-        assert_eq!(asked.await.unwrap(), trapped());
+        assert_eq!(asked.await.unwrap(), trapped_result());
     }
     let tried = bench.stats().traps - before;
     assert!(tried < 10, "{tried} starts for 50 requests");
@@ -205,10 +216,10 @@ async fn filters_that_fail_to_restart_back_off() {
 #[tokio::test]
 async fn requests_wait_for_the_end_of_the_back_off() {
     let bench = FilterFixture::new();
-    let chain = bench.of(&starting_late(7));
-    assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
+    let chain = bench.single_filter_chain(&late_starting_module(7));
+    assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped_result());
     for _ in 0..7 {
-        assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped());
+        assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped_result());
     }
     assert!(send(&chain, get("/good")).now_or_never().is_none(), "there is a back-off");
     assert_eq!(send(&chain, get("/good")).await.unwrap().status, StatusCode::OK);
@@ -218,15 +229,15 @@ async fn requests_wait_for_the_end_of_the_back_off() {
 #[tokio::test(start_paused = true)]
 async fn waiting_for_an_instance_ends_at_the_deadline() {
     let bench = FilterFixture::new();
-    let chain = bench.of(&starting_late(u32::MAX));
-    assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped());
+    let chain = bench.single_filter_chain(&late_starting_module(u32::MAX));
+    assert_eq!(send(&chain, get("/bad")).await.map(|answer| answer.status), trapped_result());
     for _ in 0..8 {
-        assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped());
+        assert_eq!(send(&chain, get("/good")).await.map(|answer| answer.status), trapped_result());
     }
     let begun = tokio::time::Instant::now().into_std();
     let budget = RequestBudget::new_at(begun, Duration::from_millis(1), u32::MAX, u64::MAX, 64);
     let in_back_off = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
-    let late = chain.around(get("/good"), in_back_off, facts(), echo).await;
+    let late = chain.run_exchange(get("/good"), in_back_off, exchange_info(), echo).await;
     assert_eq!(late.map(|response| response.status()).unwrap_err(), FilterFailure::Trapped("test".into()));
     assert_eq!(bench.stats().traps, 9);
 }

@@ -39,7 +39,7 @@ const QUEUE: &str = r#"
 #[tokio::test]
 async fn notifies_consumers_of_queue_items() {
     let bench = FilterFixture::new();
-    let chain = bench.of(QUEUE);
+    let chain = bench.single_filter_chain(QUEUE);
     assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-item"), "item");
 }
 
@@ -86,22 +86,24 @@ async fn items_of_a_consumer_removed_by_a_reload_reach_the_next_one() {
     queues.enqueue(id, "item".into()).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(queues.dequeue(id), Err(crate::abi::HostStatus::Empty));
-    let notifications = bench.seen().iter().filter(|event| *event == "proxy_on_queue_ready").count();
+    let notifications = bench.take_events().iter().filter(|event| *event == "proxy_on_queue_ready").count();
     assert_eq!(notifications, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn timers_tick_only_after_the_start() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (global $ticks (mut i32) (i32.const 0))
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
             (call $want (i32.const 0) (call $tick (i32.const 100))) (i32.const 1))
         (func (export "proxy_on_tick") (param i32)
             (global.set $ticks (i32.add (global.get $ticks) (i32.const 1)))
             (if (i32.eq (global.get $ticks) (i32.const 3)) (then
-                (call $want (i32.const 0) (call $tick (i32.const 0))))))"#);
-    let ticks = || bench.seen().iter().filter(|words| *words == "proxy_on_tick").count();
+                (call $want (i32.const 0) (call $tick (i32.const 0))))))"#,
+    );
+    let ticks = || bench.take_events().iter().filter(|words| *words == "proxy_on_tick").count();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(ticks(), 0);
     chain.start();
@@ -112,13 +114,15 @@ async fn timers_tick_only_after_the_start() {
 #[tokio::test]
 async fn metrics_are_counted_across_instances() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $define (i32.const 0) «hits» (i32.const 0)))
             (call $want (i32.const 0) (call $increment (i32.load (i32.const 0)) (i64.const 2)))
             (call $want (i32.const 2) (call $increment (i32.load (i32.const 0)) (i64.const -1)))
             (call $want (i32.const 1) (call $increment (i32.const 99) (i64.const 1)))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     send(&chain, get("/")).await.unwrap();
     send(&chain, get("/")).await.unwrap();
     let metrics = bench.filters.metrics();
@@ -128,7 +132,8 @@ async fn metrics_are_counted_across_instances() {
 #[tokio::test]
 async fn calls_foreign_functions_and_reports_unknown_ones() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $foreign «compress» «abcabcabc» (i32.const 0) (i32.const 4)))
             (call $want (i32.const 0) (call $foreign «uncompress»
@@ -141,10 +146,11 @@ async fn calls_foreign_functions_and_reports_unknown_ones() {
             (call $want (i32.const 0) (call $property «p» (i32.const 0) (i32.const 4)))
             (call $want (i32.const 1) (call $foreign «no_such» «» (i32.const 0) (i32.const 4)))
             (i32.const 0))"#
-        .replace("\\u{a}", "\n")
-        .replace("\\u{1}", "\u{1}")
-        .replace("\\u{12}", "\u{12}")
-        .as_str());
+            .replace("\\u{a}", "\n")
+            .replace("\\u{1}", "\u{1}")
+            .replace("\\u{12}", "\u{12}")
+            .as_str(),
+    );
     assert_eq!(send(&chain, get("/")).await.unwrap().header("got-x-text"), "abcabcabc");
 }
 
@@ -166,7 +172,7 @@ async fn bounds_host_functions_that_are_not_metered() {
 }
 
 /// Zeros in the zlib format, compressed to a thousandth of their length.
-fn bomb(length: usize) -> Vec<u8> {
+fn zlib_bomb(length: usize) -> Vec<u8> {
     use std::io::Write;
 
     let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -178,7 +184,7 @@ fn bomb(length: usize) -> Vec<u8> {
 }
 
 /// A filter that decompresses the request's body, and traps if the status is not the expected one.
-fn uncompressing(bench: &FilterFixture, buffer: u64, status: u32) -> FilterConfig {
+fn uncompressing_filter(bench: &FilterFixture, buffer: u64, status: u32) -> FilterConfig {
     let code = r#"
         (func (export "proxy_on_request_body") (param i32) (param $length i32) (param $end i32) (result i32)
             (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
@@ -198,18 +204,18 @@ async fn refuses_decompression_beyond_the_buffer_limit() {
     let buffer = 64 << 10;
     for (length, status) in [(buffer, 0), (buffer + 1, 10), (64 * buffer, 10)] {
         let bench = FilterFixture::new();
-        let chain = bench.chain(&[uncompressing(&bench, buffer as u64, status)]);
-        assert_eq!(send(&chain, post(bomb(length))).await.unwrap().status, 200, "{length}");
+        let chain = bench.chain(&[uncompressing_filter(&bench, buffer as u64, status)]);
+        assert_eq!(send(&chain, post(zlib_bomb(length))).await.unwrap().status, 200, "{length}");
     }
 }
 
 #[tokio::test]
 async fn foreign_functions_end_at_the_time_limit_of_the_callback() {
     let bench = FilterFixture::new();
-    let mut filter = uncompressing(&bench, 32 << 20, 0);
+    let mut filter = uncompressing_filter(&bench, 32 << 20, 0);
     filter.limits.cpu = services::DurationConfig::from_millis(1);
     let chain = bench.chain(&[filter]);
-    let end = send(&chain, post(bomb(16 << 20))).await;
+    let end = send(&chain, post(zlib_bomb(16 << 20))).await;
     assert_eq!(end.unwrap_err(), FilterFailure::Trapped("slow".into()));
     assert_eq!(bench.stats().traps, 1);
 }
@@ -217,12 +223,12 @@ async fn foreign_functions_end_at_the_time_limit_of_the_callback() {
 #[tokio::test]
 async fn foreign_functions_do_not_block_other_requests() {
     let bench = FilterFixture::new();
-    let slow = bench.chain(&[uncompressing(&bench, 8 << 20, 10)]);
+    let slow = bench.chain(&[uncompressing_filter(&bench, 8 << 20, 10)]);
     let fast = bench.chain(&[bench.filter(
         "fast",
         r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 0))"#,
     )]);
-    let (body, ended) = (bomb(16 << 20), Mutex::new(Vec::new()));
+    let (body, ended) = (zlib_bomb(16 << 20), Mutex::new(Vec::new()));
     tokio::join!(
         async {
             assert_eq!(send(&slow, post(body)).await.unwrap().status, 200);
@@ -237,7 +243,7 @@ async fn foreign_functions_do_not_block_other_requests() {
 }
 
 /// Encodes a field of a Protocol Buffers message, with a length in three bytes.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+fn encode_field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = [bytes.len() as u8 | 0x80, (bytes.len() >> 7) as u8 | 0x80, (bytes.len() >> 14) as u8];
     [&[number << 3 | 2][..], &length, bytes].concat()
 }
@@ -245,7 +251,8 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn long_signatures_are_made_beside_the_serving_thread() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_body") (param i32) (param $length i32) (param $end i32) (result i32)
             (if (i32.eqz (local.get $end)) (then (return (i32.const 1))))
             (call $want (i32.const 0) (call $buffer (i32.const 0) (i32.const 0) (local.get $length)
@@ -253,10 +260,13 @@ async fn long_signatures_are_made_beside_the_serving_thread() {
             (call $want (i32.const 0) (call $foreign «sign»
                 (i32.load (i32.const 0)) (i32.load (i32.const 4)) (i32.const 8) (i32.const 12)))
             (call $want (i32.const 0x0108) (i32.load16_u (i32.load (i32.const 8))))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
-    let argument = [field(1, b"sha256"), field(4, key.as_bytes()), field(3, &[b'x'; 40_000])].concat();
-    let is_over = || bench.seen().contains(&"proxy_call_foreign_function OK".to_owned());
+    let argument =
+        [encode_field(1, b"sha256"), encode_field(4, key.as_bytes()), encode_field(3, &[b'x'; 40_000])]
+            .concat();
+    let is_over = || bench.take_events().contains(&"proxy_call_foreign_function OK".to_owned());
     let mut asked = Box::pin(send(&chain, post(argument)));
     assert!((&mut asked).now_or_never().is_none());
     assert!(!is_over());
@@ -267,10 +277,12 @@ async fn long_signatures_are_made_beside_the_serving_thread() {
 #[tokio::test(start_paused = true)]
 async fn timers_resume_after_a_trap_without_requests() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
             (call $want (i32.const 0) (call $tick (i32.const 100))) (i32.const 1))
-        (func (export "proxy_on_tick") (param i32) unreachable)"#);
+        (func (export "proxy_on_tick") (param i32) unreachable)"#,
+    );
     chain.start();
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(bench.stats().traps > 2, "{:?}", bench.stats());

@@ -25,23 +25,23 @@ const SPIN_AT_HEAD: &str = r#"
         (i32.const 0))"#;
 
 /// A filter whose module has a generous time limit.
-fn patient(bench: &FilterFixture, name: &str, code: &str) -> FilterConfig {
+fn patient_filter(bench: &FilterFixture, name: &str, code: &str) -> FilterConfig {
     let mut filter = bench.filter(name, &format!("{SPIN} {code}"));
     filter.limits.cpu = services::DurationConfig::from_millis(60_000);
     filter
 }
 
 /// A chain of a filter that sets `key` with each request, which releases a spinning module.
-fn releasing(bench: &FilterFixture, key: &str) -> Arc<FilterChain> {
+fn releasing_chain(bench: &FilterFixture, key: &str) -> Arc<FilterChain> {
     let code = format!(
         "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32)
             (call $let «{key}») (i32.const 0))"
     );
-    bench.chain(&[patient(bench, "releasing", &code)])
+    bench.chain(&[patient_filter(bench, "releasing", &code)])
 }
 
 /// A module that spins in one callback of requests with a path that begins with `s`.
-fn spinning_in(callback: &str, signature: &str, result: &str) -> String {
+fn spinning_module(callback: &str, signature: &str, result: &str) -> String {
     let log = if callback.ends_with("_log") { "" } else { "(func (export \"proxy_on_log\") (param i32))" };
     format!(
         "(func (export \"{callback}\") {signature}
@@ -62,9 +62,10 @@ const SPINNING: &[(&str, &str, &str)] = &[
 ];
 
 /// A request with a body in two pieces, and trailers.
-fn whole_request(path: &str) -> Request<StreamedServiceBody> {
+fn request_with_trailers(path: &str) -> Request<StreamedServiceBody> {
     let trailers = http::HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
-    let body = pieces(&["one", "two"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
+    let body =
+        piecewise_body(&["one", "two"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
     Request::post(path).header("host", "example.org").body(body).unwrap()
 }
 
@@ -72,22 +73,24 @@ async fn mirror(request: Request<StreamedServiceBody>) -> Response<StreamedServi
     Response::new(request.into_body())
 }
 
-async fn mirrored(chain: &Arc<FilterChain>, path: &str) -> Result<Bytes, FilterFailure> {
-    let response = chain.around(whole_request(path), RequestCall::unlimited(), facts(), mirror).await?;
-    Ok(whole(response).await.unwrap().body)
+async fn send_mirrored(chain: &Arc<FilterChain>, path: &str) -> Result<Bytes, FilterFailure> {
+    let response = chain
+        .run_exchange(request_with_trailers(path), RequestCall::unlimited(), exchange_info(), mirror)
+        .await?;
+    Ok(collect_response(response).await.unwrap().body)
 }
 
 #[tokio::test]
 async fn spinning_callbacks_do_not_block_other_requests() {
     for (callback, signature, result) in SPINNING {
         let bench = FilterFixture::new();
-        let code = spinning_in(callback, signature, result);
-        let slow = bench.chain(&[patient(&bench, "slow", &code)]);
-        let fast = releasing(&bench, "go");
+        let code = spinning_module(callback, signature, result);
+        let slow = bench.chain(&[patient_filter(&bench, "slow", &code)]);
+        let fast = releasing_chain(&bench, "go");
         let ended = Mutex::new(Vec::new());
         tokio::join!(
             async {
-                assert_eq!(mirrored(&slow, "/spin").await.unwrap(), "onetwo", "{callback}");
+                assert_eq!(send_mirrored(&slow, "/spin").await.unwrap(), "onetwo", "{callback}");
                 ended.lock().unwrap().push("slow");
             },
             async {
@@ -96,7 +99,7 @@ async fn spinning_callbacks_do_not_block_other_requests() {
             }
         );
         assert_eq!(*ended.lock().unwrap(), ["fast", "slow"], "{callback}");
-        assert_eq!(traps(&bench), 0, "{callback}");
+        assert_eq!(trap_count(&bench), 0, "{callback}");
     }
 }
 
@@ -110,16 +113,16 @@ async fn callbacks_at_the_end_of_a_request_yield() {
         let bench = FilterFixture::new();
         let code = format!(
             "{} (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (i32.const 0))",
-            spinning_in(callback, signature, result)
+            spinning_module(callback, signature, result)
         );
-        let slow = bench.chain(&[patient(&bench, "slow", &code)]);
-        let fast = releasing(&bench, "go");
+        let slow = bench.chain(&[patient_filter(&bench, "slow", &code)]);
+        let fast = releasing_chain(&bench, "go");
         // The client has its response, and the callback continues in the background.
         assert_eq!(send(&slow, get("/spin")).await.unwrap().status, 200, "{callback}");
         assert_eq!(send(&fast, get("/")).await.unwrap().status, 200, "{callback}");
         // The next request waits for it.
         assert_eq!(send(&slow, get("/next")).await.unwrap().status, 200, "{callback}");
-        assert_eq!(traps(&bench), 0, "{callback}");
+        assert_eq!(trap_count(&bench), 0, "{callback}");
     }
 }
 
@@ -128,22 +131,22 @@ async fn after_a_long_end_of_a_stream_the_others_end_in_polls_of_their_own() {
     let bench = FilterFixture::new();
     let code = format!(
         "{} (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (i32.const 0))",
-        spinning_in("proxy_on_log", "(param i32)", "")
+        spinning_module("proxy_on_log", "(param i32)", "")
     );
-    let slow = bench.chain(&[patient(&bench, "slow", &code), patient(&bench, "also", &code)]);
-    let fast = releasing(&bench, "go");
+    let slow = bench.chain(&[patient_filter(&bench, "slow", &code), patient_filter(&bench, "also", &code)]);
+    let fast = releasing_chain(&bench, "go");
     let begun = Mutex::new(0);
     let count = |bench: &FilterFixture| {
         let mut begun = begun.lock().unwrap();
-        *begun += bench.seen().iter().filter(|words| *words == "proxy_on_log").count();
+        *begun += bench.take_events().iter().filter(|words| *words == "proxy_on_log").count();
         *begun
     };
     assert_eq!(send(&slow, get("/spin")).await.unwrap().status, 200);
     assert_eq!(count(&bench), 1);
-    bench.until(|bench| count(bench) == 2).await;
+    bench.wait_until(|bench| count(bench) == 2).await;
     send(&fast, get("/")).await.unwrap();
     assert_eq!(send(&slow, get("/next")).await.unwrap().status, 200);
-    assert_eq!(traps(&bench), 0);
+    assert_eq!(trap_count(&bench), 0);
 }
 
 #[tokio::test]
@@ -175,7 +178,7 @@ async fn background_callbacks_yield() {
             (call $let «begun») (call $spin «go») (call $let «ended»))"#;
     for code in [tick, queue, answer, grpc] {
         let bench = FilterFixture::new();
-        let slow = bench.chain(&[patient(&bench, "slow", code)]);
+        let slow = bench.chain(&[patient_filter(&bench, "slow", code)]);
         slow.start();
         let wait = |key: &str| {
             let code = format!(
@@ -185,18 +188,18 @@ async fn background_callbacks_yield() {
                     (i32.const 0))"
             );
             // A request succeeds if it finds the key; it is repeated until it does.
-            bench.chain(&[patient(&bench, key, &code)])
+            bench.chain(&[patient_filter(&bench, key, &code)])
         };
-        let (begun, ended, fast) = (wait("begun"), wait("ended"), releasing(&bench, "go"));
+        let (begun, ended, fast) = (wait("begun"), wait("ended"), releasing_chain(&bench, "go"));
         let request = tokio::spawn({
             let slow = Arc::clone(&slow);
             async move { send(&slow, get("/")).await }
         });
-        until(&begun).await;
+        wait_until_passed(&begun).await;
         send(&fast, get("/")).await.unwrap();
-        until(&ended).await;
+        wait_until_passed(&ended).await;
         request.await.unwrap().unwrap();
-        assert_eq!(traps(&bench), 0, "{code}");
+        assert_eq!(trap_count(&bench), 0, "{code}");
     }
 }
 
@@ -214,17 +217,22 @@ async fn requests_wait_until_the_callback_of_their_call_has_returned() {
             (call $spin «go»)
             (call $want (i32.const 0) (call $effective (global.get $id)))
             (call $want (i32.const 0) (call $respond (i32.const 401) «» «» ‹› (i32.const -1))))"#;
-    let slow = bench.chain(&[patient(&bench, "slow", code)]);
-    let fast = releasing(&bench, "go");
+    let slow = bench.chain(&[patient_filter(&bench, "slow", code)]);
+    let fast = releasing_chain(&bench, "go");
     let is_served = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let serving = Arc::clone(&is_served);
     let handle = async move |request: Request<StreamedServiceBody>| {
         serving.store(true, std::sync::atomic::Ordering::Relaxed);
         echo(request).await
     };
-    let mut asked = Box::pin(slow.around(get("/"), call(Duration::from_secs(60)), facts(), handle));
+    let mut asked = Box::pin(slow.run_exchange(
+        get("/"),
+        call_with_timeout(Duration::from_secs(60)),
+        exchange_info(),
+        handle,
+    ));
     assert!((&mut asked).now_or_never().is_none());
-    bench.until(|bench| bench.seen().contains(&"proxy_on_http_call_response".to_owned())).await;
+    bench.wait_until(|bench| bench.take_events().contains(&"proxy_on_http_call_response".to_owned())).await;
     // The callback has yielded and may still deny the request, which is polled for another reason.
     assert!((&mut asked).now_or_never().is_none());
     send(&fast, get("/")).await.unwrap();
@@ -233,12 +241,12 @@ async fn requests_wait_until_the_callback_of_their_call_has_returned() {
 }
 
 /// The number of traps of the filter `slow`.
-fn traps(bench: &FilterFixture) -> u64 {
+fn trap_count(bench: &FilterFixture) -> u64 {
     bench.filters.stats().into_iter().find(|stats| stats.filter == "slow").map_or(0, |stats| stats.traps)
 }
 
 /// Sends requests until the filter lets one pass.
-async fn until(chain: &Arc<FilterChain>) {
+async fn wait_until_passed(chain: &Arc<FilterChain>) {
     while send(chain, get("/")).await.is_err() {
         tokio::task::yield_now().await;
     }
@@ -254,8 +262,8 @@ async fn requests_of_one_instance_run_in_order() {
             (call $want (i32.const 0) (call $log (i32.const 2) (i32.load (i32.const 0)) (i32.load (i32.const 4))))
             (i32.const 0))"#;
 
-    let slow = bench.chain(&[patient(&bench, "slow", code)]);
-    let fast = releasing(&bench, "go");
+    let slow = bench.chain(&[patient_filter(&bench, "slow", code)]);
+    let fast = releasing_chain(&bench, "go");
     let paths = ["/spin", "/a", "/b", "/c", "/d"];
     let asked: Vec<_> = paths
         .into_iter()
@@ -270,8 +278,11 @@ async fn requests_of_one_instance_run_in_order() {
     for asked in asked {
         assert_eq!(asked.await.unwrap().unwrap(), 200);
     }
-    let logged: Vec<_> =
-        bench.seen().into_iter().filter_map(|words| Some(words.strip_prefix("log ")?.to_owned())).collect();
+    let logged: Vec<_> = bench
+        .take_events()
+        .into_iter()
+        .filter_map(|words| Some(words.strip_prefix("log ")?.to_owned()))
+        .collect();
     assert_eq!(logged, paths);
 }
 
@@ -291,8 +302,8 @@ async fn cancelled_requests_do_not_interrupt_callbacks() {
         (func (export "proxy_on_log") (param i32)
             (call $want (i32.const 0) (global.get $inside))
             (call $want (i32.const 0) (call $log (i32.const 2) «logged»)))"#;
-    let slow = bench.chain(&[patient(&bench, "slow", code)]);
-    let fast = releasing(&bench, "go");
+    let slow = bench.chain(&[patient_filter(&bench, "slow", code)]);
+    let fast = releasing_chain(&bench, "go");
     let mut given_up = Box::pin(send(&slow, get("/spin")));
     assert!((&mut given_up).now_or_never().is_none());
     drop(given_up);
@@ -306,10 +317,10 @@ async fn cancelled_requests_do_not_interrupt_callbacks() {
     assert_eq!(next.await.unwrap().status, 200);
     let logged = Mutex::new(0);
     let is_over = |bench: &FilterFixture| {
-        *logged.lock().unwrap() += bench.seen().iter().filter(|words| *words == "log logged").count();
+        *logged.lock().unwrap() += bench.take_events().iter().filter(|words| *words == "log logged").count();
         *logged.lock().unwrap() == 2
     };
-    bench.until(is_over).await;
+    bench.wait_until(is_over).await;
     let stats = bench.filters.stats().into_iter().find(|stats| stats.filter == "slow").unwrap();
     assert_eq!((stats.traps, stats.requests), (0, 2), "the cancelled request never ran a callback");
 }
@@ -321,8 +332,8 @@ async fn a_trap_after_many_ticks_fails_only_its_request() {
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (if (call $is_path (i32.const 0x73)) (then (call $spin «go») unreachable))
             (i32.const 0))"#;
-    let slow = bench.chain(&[patient(&bench, "slow", code)]);
-    let fast = releasing(&bench, "go");
+    let slow = bench.chain(&[patient_filter(&bench, "slow", code)]);
+    let fast = releasing_chain(&bench, "go");
     let ((), bad, good) = tokio::join!(
         async { assert_eq!(send(&fast, get("/")).await.unwrap().status, 200) },
         send(&slow, get("/spin")),
@@ -330,7 +341,7 @@ async fn a_trap_after_many_ticks_fails_only_its_request() {
     );
     assert_eq!(bad.unwrap_err(), FilterFailure::Trapped("slow".into()));
     assert_eq!(good.unwrap().status, 200, "the request uses the next instance");
-    assert_eq!(traps(&bench), 1);
+    assert_eq!(trap_count(&bench), 1);
 }
 
 #[tokio::test]
@@ -338,7 +349,7 @@ async fn callbacks_above_the_time_limit_do_not_affect_others() {
     let bench = FilterFixture::new();
     let spins = "(func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) (loop (br 0)) (i32.const 0))";
     let slow = bench.chain(&[bench.filter("slow", spins)]);
-    let fast = releasing(&bench, "nothing");
+    let fast = releasing_chain(&bench, "nothing");
     let ended = Mutex::new(Vec::new());
     tokio::join!(
         async {
@@ -356,11 +367,11 @@ async fn callbacks_above_the_time_limit_do_not_affect_others() {
 #[tokio::test]
 async fn refuses_requests_only_while_the_queue_is_full() {
     let bench = FilterFixture::new();
-    let mut filter = patient(&bench, "slow", SPIN_AT_HEAD);
+    let mut filter = patient_filter(&bench, "slow", SPIN_AT_HEAD);
     // A refusal because of a full queue is not a trap, so `on_trap` does not apply.
     filter.on_trap = crate::OnTrap::Open;
     let slow = bench.chain(&[filter]);
-    let fast = releasing(&bench, "go");
+    let fast = releasing_chain(&bench, "go");
     let most = crate::slot::MAX_WAITING;
     let mut asked: Vec<_> = std::iter::once("/spin")
         .chain(std::iter::repeat_n("/next", most))
@@ -392,8 +403,8 @@ async fn refuses_requests_only_while_the_queue_is_full() {
 #[tokio::test]
 async fn a_full_queue_has_room_for_other_clients() {
     let bench = FilterFixture::new();
-    let slow = bench.chain(&[patient(&bench, "slow", SPIN_AT_HEAD)]);
-    let fast = releasing(&bench, "go");
+    let slow = bench.chain(&[patient_filter(&bench, "slow", SPIN_AT_HEAD)]);
+    let fast = releasing_chain(&bench, "go");
     let waiting = |client: &'static str, path: &'static str| {
         let slow = Arc::clone(&slow);
         let mut asked = async move { send_as(client, &slow, get(path)).await }.boxed();
@@ -415,7 +426,7 @@ async fn a_full_queue_has_room_for_other_clients() {
 async fn queued_streams_end_before_their_root_context() {
     let bench = FilterFixture::new();
     let shared = |name: &str, code: &str| {
-        let mut filter = patient(&bench, name, code);
+        let mut filter = patient_filter(&bench, name, code);
         filter.vm_id = "one".to_owned();
         filter
     };
@@ -431,26 +442,28 @@ async fn queued_streams_end_before_their_root_context() {
     let seen = Mutex::new(Vec::new());
     let has_seen = |bench: &FilterFixture, names: &[&str], count: usize| {
         let mut seen = seen.lock().unwrap();
-        seen.extend(bench.seen().into_iter().filter(|words| names.contains(&words.as_str())));
+        seen.extend(bench.take_events().into_iter().filter(|words| names.contains(&words.as_str())));
         seen.len() == count
     };
     let streams = [(); 3].map(|()| {
         let ended = Arc::clone(&ended);
         let open = async move {
-            ended.around(get("/"), RequestCall::unlimited(), facts(), |_| std::future::pending()).await
+            ended
+                .run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), |_| std::future::pending())
+                .await
         };
         let mut open = open.boxed();
         assert!((&mut open).now_or_never().is_none());
         open
     });
-    bench.until(|bench| has_seen(bench, &["proxy_on_request_headers"], 3)).await;
+    bench.wait_until(|bench| has_seen(bench, &["proxy_on_request_headers"], 3)).await;
     seen.lock().unwrap().clear();
     let mut spins = Box::pin(send(&other, get("/spin")));
     assert!((&mut spins).now_or_never().is_none());
     drop((streams, ended));
     send(&fast, get("/")).await.unwrap();
     assert_eq!(spins.await.unwrap().status, 200);
-    bench.until(|bench| has_seen(bench, &["proxy_on_log", "proxy_on_delete"], 9)).await;
+    bench.wait_until(|bench| has_seen(bench, &["proxy_on_log", "proxy_on_delete"], 9)).await;
     let ends = seen.lock().unwrap().clone();
     // The root context's end is the only one without a log.
     let root = ends.windows(2).position(|pair| pair == ["proxy_on_delete", "proxy_on_delete"]);
@@ -460,17 +473,18 @@ async fn queued_streams_end_before_their_root_context() {
 #[tokio::test]
 async fn queued_requests_wait_no_longer_than_their_deadline() {
     let bench = FilterFixture::new();
-    let slow = bench.chain(&[patient(&bench, "slow", SPIN_AT_HEAD)]);
+    let slow = bench.chain(&[patient_filter(&bench, "slow", SPIN_AT_HEAD)]);
     let mut spins = Box::pin(send(&slow, get("/spin")));
     assert!((&mut spins).now_or_never().is_none());
-    let answered = slow.around(get("/late"), call(Duration::ZERO), facts(), echo).await;
+    let answered =
+        slow.run_exchange(get("/late"), call_with_timeout(Duration::ZERO), exchange_info(), echo).await;
     assert_eq!(answered.unwrap_err(), FilterFailure::Busy("slow".into()));
-    send(&releasing(&bench, "go"), get("/")).await.unwrap();
+    send(&releasing_chain(&bench, "go"), get("/")).await.unwrap();
     assert_eq!(spins.await.unwrap().status, 200);
 }
 
 /// A module that makes a call before it releases a message, in a callback, and spins for requests of `/spin`.
-fn asking_in(callback: &str, resumes: u32) -> String {
+fn calling_module(callback: &str, resumes: u32) -> String {
     format!(
         "(global $id (mut i32) (i32.const 0))
         (global $pieces (mut i32) (i32.const 0))
@@ -489,14 +503,14 @@ fn asking_in(callback: &str, resumes: u32) -> String {
 }
 
 /// Queues the response to a call and a piece of a body, in this order, for an instance that spins.
-async fn queue_up(
+async fn queue_response_and_piece(
     bench: &FilterFixture,
     slow: &Arc<FilterChain>,
     asked: &mut std::pin::Pin<Box<impl Future>>,
     sender: &mut http_body_util::channel::Sender<Bytes, services::body::BodyError>,
 ) {
     // A callback may not complete in the first poll, so the request has to be polled until its call is made.
-    let mut told = std::pin::pin!(bench.answers.told.notified());
+    let mut told = std::pin::pin!(bench.test_service.request_received.notified());
     while told.as_mut().now_or_never().is_none() {
         assert!(asked.as_mut().now_or_never().is_none());
         tokio::task::yield_now().await;
@@ -505,16 +519,16 @@ async fn queue_up(
         let slow = Arc::clone(slow);
         async move { send(&slow, get("/spin")).await.unwrap() }
     });
-    let waiting = |bench: &FilterFixture| bench.filters.waiting();
-    bench.until(|bench| bench.filters.shared("").get(b"spinning").is_some()).await;
-    bench.answers.gate.notify_one();
-    bench.until(|bench| waiting(bench) == 1).await;
+    let waiting = |bench: &FilterFixture| bench.filters.waiting_callbacks();
+    bench.wait_until(|bench| bench.filters.shared_data("").get(b"spinning").is_some()).await;
+    bench.test_service.gate.notify_one();
+    bench.wait_until(|bench| waiting(bench) == 1).await;
     sender.send_data(Bytes::from_static(b"two")).await.unwrap();
     while waiting(bench) < 2 {
         assert!(asked.as_mut().now_or_never().is_none());
         tokio::task::yield_now().await;
     }
-    send(&releasing(bench, "go"), get("/")).await.unwrap();
+    send(&releasing_chain(bench, "go"), get("/")).await.unwrap();
     spins.await.unwrap();
 }
 
@@ -525,14 +539,19 @@ async fn body_callbacks_do_not_revoke_the_resume_of_a_head() {
             (if (call $is_path (i32.const 0x73)) (then (return (i32.const 0))))
             (global.set $id (local.get $id)) ASK (i32.const 1))
         (func (export \"proxy_on_response_body\") (param i32 i32 i32) (result i32) (i32.const 0))";
-    let slow = bench.chain(&[patient(&bench, "slow", &asking_in(callback, 1))]);
+    let slow = bench.chain(&[patient_filter(&bench, "slow", &calling_module(callback, 1))]);
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let handle = async move |_: Request<StreamedServiceBody>| Response::new(body.boxed_unsync());
-    let mut asked = Box::pin(slow.around(get("/"), call(Duration::from_secs(10)), facts(), handle));
+    let mut asked = Box::pin(slow.run_exchange(
+        get("/"),
+        call_with_timeout(Duration::from_secs(10)),
+        exchange_info(),
+        handle,
+    ));
     assert!((&mut asked).now_or_never().is_none());
-    queue_up(&bench, &slow, &mut asked, &mut sender).await;
+    queue_response_and_piece(&bench, &slow, &mut asked, &mut sender).await;
     drop(sender);
-    assert_eq!(whole(asked.await.unwrap()).await.unwrap().body, "two");
+    assert_eq!(collect_response(asked.await.unwrap()).await.unwrap().body, "two");
 }
 
 #[tokio::test]
@@ -542,16 +561,21 @@ async fn resuming_a_piece_does_not_release_a_queued_one() {
             (global.set $pieces (i32.add (global.get $pieces) (i32.const 1)))
             (if (i32.eq (global.get $pieces) (i32.const 1)) (then (global.set $id (local.get $id)) ASK))
             (i32.const 1))";
-    let slow = bench.chain(&[patient(&bench, "slow", &asking_in(callback, 0))]);
+    let slow = bench.chain(&[patient_filter(&bench, "slow", &calling_module(callback, 0))]);
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let request = Request::post("/").body(body.boxed_unsync()).unwrap();
     sender.send_data(Bytes::from_static(b"one")).await.unwrap();
     let handle = async |_: Request<StreamedServiceBody>| -> Response<StreamedServiceBody> {
         panic!("the request is still held back")
     };
-    let mut asked = Box::pin(slow.around(request, call(Duration::from_secs(3)), facts(), handle));
+    let mut asked = Box::pin(slow.run_exchange(
+        request,
+        call_with_timeout(Duration::from_secs(3)),
+        exchange_info(),
+        handle,
+    ));
     assert!((&mut asked).now_or_never().is_none());
-    queue_up(&bench, &slow, &mut asked, &mut sender).await;
+    queue_response_and_piece(&bench, &slow, &mut asked, &mut sender).await;
     drop(sender);
     // The module's last action was to pause, and nothing resumes it.
     assert_eq!(asked.await.unwrap_err(), FilterFailure::Paused("slow".into()));

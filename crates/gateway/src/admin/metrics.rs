@@ -120,7 +120,7 @@ fn offload(page: &mut MetricsPage<'_>, stats: &OffloadStats) -> fmt::Result {
 /// The query runtime: its compile cache and its instance pools.
 fn programs(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     let Some(runtime) = &life.runtime else { return Ok(()) };
-    let cache = runtime.cache();
+    let cache = runtime.cache_stats();
     let mut gauge = |name: &str, help: &str, value: usize| page.gauge(name, help, [([], value as u64)]);
     gauge("orfa_program_cache_bytes", "Bytes of compiled programs in the cache", cache.bytes)?;
     gauge("orfa_program_cache_items", "Compiled programs in the cache", cache.items)?;
@@ -128,12 +128,12 @@ fn programs(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     counter("orfa_program_cache_hits", "Requests for a program in the compile cache", cache.hits)?;
     counter("orfa_program_cache_misses", "Requests whose program had to be compiled", cache.misses)?;
     counter("orfa_program_cache_evictions", "Compiled programs evicted from the cache", cache.evictions)?;
-    let compiling = runtime.compiling_time().as_secs_f64();
+    let compiling = runtime.compile_time().as_secs_f64();
     page.counter("orfa_program_compile_seconds", "Time spent compiling", [([], compiling)])?;
-    let pools = runtime.used();
-    let used = pools.iter().map(|pool| ([("class", pool.class)], pool.used as u64));
+    let pools = runtime.pool_usage();
+    let used = pools.iter().map(|pool| ([("class", pool.class)], pool.in_use as u64));
     page.gauge("orfa_program_instances_used", "Instances that run a program", used)?;
-    let all = pools.iter().map(|pool| ([("class", pool.class)], pool.all as u64));
+    let all = pools.iter().map(|pool| ([("class", pool.class)], pool.capacity as u64));
     page.gauge("orfa_program_instances_max", "Maximum number of instances", all)
 }
 
@@ -157,9 +157,9 @@ fn filters(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     page.counter("orfa_filter_starts", help, each(|stats| stats.starts))?;
     page.counter("orfa_filter_calls", "HTTP and gRPC calls of a filter", each(|stats| stats.calls))?;
     let help = "Requests that ended with a problem because of a filter";
-    page.counter("orfa_filter_failed", help, each(|stats| stats.failed))?;
+    page.counter("orfa_filter_failed", help, each(|stats| stats.failed_requests))?;
     let help = "Requests that bypassed a filter after a trap";
-    page.counter("orfa_filter_bypassed", help, each(|stats| stats.bypassed))?;
+    page.counter("orfa_filter_bypassed", help, each(|stats| stats.bypassed_requests))?;
     let help = "HTTP and gRPC calls of a filter that could not be made";
     page.counter("orfa_filter_refused_calls", help, each(|stats| stats.refused_calls))?;
     let help = "Other host calls that returned an error to a filter";

@@ -10,7 +10,7 @@ use query_abi::{AbiCode, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
-use super::call;
+use super::call_host_function;
 use super::steps::{PartOutcome, answer_hash, call_in_steps, copy_in};
 use crate::guest::{MemoryView, QueryGuest};
 use crate::limits::LimitKind;
@@ -18,7 +18,7 @@ use crate::problem::QueryError;
 
 /// The headers that a program may set. `Set-Cookie`, CORS and HSTS are excluded, so that untrusted responses
 /// can't change a browser's security settings.
-static ALLOWED: [HeaderName; 10] = [
+static ALLOWED_HEADERS: [HeaderName; 10] = [
     CACHE_CONTROL,
     CONTENT_DISPOSITION,
     CONTENT_LANGUAGE,
@@ -33,11 +33,11 @@ static ALLOWED: [HeaderName; 10] = [
 
 /// The maximum length of a header's value in bytes. Clients and proxies reject responses whose head exceeds
 /// some 64 KiB.
-const VALUE: u32 = 4096;
+const MAX_VALUE_BYTES: u32 = 4096;
 /// The maximum length of a name. Longer names are not in [`ALLOWED`].
-const NAME: u32 = 64;
+const MAX_NAME_BYTES: u32 = 64;
 
-pub(super) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
+pub(super) fn add_to_linker(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
     linker.func_wrap_async(
         HOST_MODULE,
         "done",
@@ -51,7 +51,12 @@ pub(super) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
         },
     )?;
     linker.func_wrap(HOST_MODULE, "status", |mut caller: Caller<'_, QueryGuest>, code: i32| {
-        call(&mut caller, "status", |_| Ok(json!({ "code": code })), |view| Ok(status(view, code)))
+        call_host_function(
+            &mut caller,
+            "status",
+            |_| Ok(json!({ "code": code })),
+            |view| Ok(status(view, code)),
+        )
     })?;
     linker.func_wrap(
         HOST_MODULE,
@@ -60,7 +65,7 @@ pub(super) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
             let with = |view: &mut MemoryView<'_>| {
                 Ok(json!({ "name": view.note_text(name, name_len)?, "value": view.note_text(value, value_len)? }))
             };
-            call(&mut caller, "header", with, |view| header(view, (name, name_len), (value, value_len)))
+            call_host_function(&mut caller, "header", with, |view| header(view, (name, name_len), (value, value_len)))
         },
     )?;
     Ok(())
@@ -72,13 +77,13 @@ fn done(view: &mut MemoryView<'_>, text: (u32, u32), body: &mut BytesMut) -> Gue
     }
     let len = view.slice(text.0, text.1)?.len();
     if len > view.guest.limits.size(LimitKind::Output) {
-        return Err(Trapped::new(view.guest.limits.exceeded(LimitKind::Output)));
+        return Err(Trapped::new(view.guest.limits.exceeded_error(LimitKind::Output)));
     }
     if body.is_empty() {
-        view.guest.hold(len).map_err(Trapped::new)?;
+        view.guest.hold_memory(len).map_err(Trapped::new)?;
     }
     if !copy_in(view, text, body)? {
-        return Ok(PartOutcome::Turn);
+        return Ok(PartOutcome::Yield);
     }
     view.guest.answer.body = Some(std::mem::take(body).freeze());
     Ok(PartOutcome::Done(()))
@@ -94,13 +99,13 @@ fn status(view: &mut MemoryView<'_>, code: i32) -> i32 {
 }
 
 fn header(view: &mut MemoryView<'_>, name: (u32, u32), value: (u32, u32)) -> GuestResult<i32> {
-    let text = if name.1 > NAME { "" } else { view.text(name.0, name.1)? };
-    let mut allowed = ALLOWED.iter();
+    let text = if name.1 > MAX_NAME_BYTES { "" } else { view.read_text(name.0, name.1)? };
+    let mut allowed = ALLOWED_HEADERS.iter();
     let Some(name) = allowed.find(|allowed| allowed.as_str().eq_ignore_ascii_case(text)) else {
         let name = view.quote(name.0, name.1)?.to_ascii_lowercase();
         return Err(Trapped::new(QueryError::AnswerHeader(name)));
     };
-    if value.1 > VALUE {
+    if value.1 > MAX_VALUE_BYTES {
         return Ok(AbiCode::Invalid as i32);
     }
     let value = HeaderValue::from_bytes(view.slice(value.0, value.1)?);

@@ -6,7 +6,7 @@ use offload::SHORT_TEXT;
 use query_abi::AbiCode;
 use sandbox::{GuestResult, Trapped};
 
-use super::calls::code;
+use super::calls::abi_code;
 use super::steps::PartOutcome;
 use super::values::LongScalar;
 use crate::futures::HandleState;
@@ -23,12 +23,12 @@ const SHORT_INDEX: usize = 64 << 10;
 /// The documents of a run, or the errors of parsing them.
 #[derive(Debug, Default)]
 pub(crate) struct RunDocuments {
-    all: Vec<(i32, Result<JsonDocument, json::JsonError>)>,
+    entries: Vec<(i32, Result<JsonDocument, json::JsonError>)>,
     /// The most recently read long scalar. Programs ask for a scalar twice: first for its length, then for
     /// its text.
     scalar: Option<(ScalarPlace, LongScalar)>,
     /// The handle whose response is indexed in the next part of a call.
-    due: Option<i32>,
+    pending_index: Option<i32>,
 }
 
 /// The position of a scalar: the handle of its response, and the offset in the document.
@@ -56,16 +56,16 @@ pub(super) enum FoundValue<'a> {
 /// The reason why a response has no document.
 pub(super) enum NoDocument {
     /// An error code, and the position in the body.
-    Failed { code: AbiCode, place: usize },
+    Failed { code: AbiCode, position: usize },
     /// Indexed in the next part of the call.
-    Due,
+    IndexPending,
 }
 
 /// The result of resolving a JSON Pointer.
 pub(super) type PointerResult = Result<Option<Bytes>, json::JsonError>;
 
 /// Resolves a JSON Pointer.
-pub(super) fn follow(document: &JsonDocument, pointer: &str) -> PointerResult {
+pub(super) fn pointer_value(document: &JsonDocument, pointer: &str) -> PointerResult {
     document.root().pointer(pointer).map(|node| node.map(JsonNode::slice))
 }
 
@@ -73,35 +73,35 @@ impl RunDocuments {
     /// Returns the document of a handle. Searches from the end: there are few documents, and usually the last
     /// one is used.
     fn get(&self, handle: i32) -> Option<&Result<JsonDocument, json::JsonError>> {
-        self.all.iter().rev().find(|(known, _)| *known == handle).map(|(_, document)| document)
+        self.entries.iter().rev().find(|(known, _)| *known == handle).map(|(_, document)| document)
     }
 
-    fn put(&mut self, handle: i32, document: Result<JsonDocument, json::JsonError>) {
-        self.all.push((handle, document));
+    fn insert(&mut self, handle: i32, document: Result<JsonDocument, json::JsonError>) {
+        self.entries.push((handle, document));
     }
 
     /// Removes and returns a document.
     fn take(&mut self, handle: i32) -> Option<Result<JsonDocument, json::JsonError>> {
-        let place = self.all.iter().position(|(known, _)| *known == handle)?;
-        Some(self.all.swap_remove(place).1)
+        let place = self.entries.iter().position(|(known, _)| *known == handle)?;
+        Some(self.entries.swap_remove(place).1)
     }
 
     /// Deletes a document. Returns the bytes that it used in addition to its text.
     pub(crate) fn delete(&mut self, handle: i32) -> usize {
         let index = self.take(handle).and_then(Result::ok).map_or(0, |document| document.index_bytes());
-        index + self.forget_scalar(|place| place.handle == handle)
+        index + self.drop_scalar(|place| place.handle == handle)
     }
 
     /// Drops the cached long scalar if it matches. Returns the bytes that it used.
-    fn forget_scalar(&mut self, is_it: impl FnOnce(&ScalarPlace) -> bool) -> usize {
+    fn drop_scalar(&mut self, is_it: impl FnOnce(&ScalarPlace) -> bool) -> usize {
         let scalar = self.scalar.take_if(|(place, _)| is_it(place));
-        scalar.map_or(0, |(_, scalar)| scalar.bytes())
+        scalar.map_or(0, |(_, scalar)| scalar.held_bytes())
     }
 }
 
 impl<'a> OpenDocument<'a> {
     /// Returns a value. Only the index of arrays and objects is used, not their contents.
-    pub(super) fn value(&self, node: JsonNode<'a>) -> FoundValue<'a> {
+    pub(super) fn read_value(&self, node: JsonNode<'a>) -> FoundValue<'a> {
         let is_container = matches!(node.kind(), ValueKind::Array | ValueKind::Object);
         let is_short = self.document.text().len() <= SHORT_SCALAR;
         if is_short || is_container || !node.is_longer_than(SHORT_SCALAR) {
@@ -117,25 +117,25 @@ impl<'a> OpenDocument<'a> {
 
 impl NoDocument {
     /// Returns the next step of a call that needs the document.
-    pub(super) fn step(self) -> PartOutcome<i32> {
+    pub(super) fn next_step(self) -> PartOutcome<i32> {
         match self {
             Self::Failed { code, .. } => PartOutcome::Done(code as i32),
-            Self::Due => PartOutcome::Turn,
+            Self::IndexPending => PartOutcome::Yield,
         }
     }
 }
 
 impl From<AbiCode> for NoDocument {
     fn from(code: AbiCode) -> Self {
-        Self::Failed { code, place: 0 }
+        Self::Failed { code, position: 0 }
     }
 }
 
 impl From<json::JsonError> for NoDocument {
     fn from(error: json::JsonError) -> Self {
         match error {
-            json::JsonError::TooDeep(place) => Self::Failed { code: AbiCode::TooDeep, place },
-            json::JsonError::NotJson(place) => Self::Failed { code: AbiCode::NotJson, place },
+            json::JsonError::TooDeep(place) => Self::Failed { code: AbiCode::TooDeep, position: place },
+            json::JsonError::NotJson(place) => Self::Failed { code: AbiCode::NotJson, position: place },
             json::JsonError::TooLong | json::JsonError::IndexTooLarge(_) | json::JsonError::NotPointer => {
                 AbiCode::Invalid.into()
             }
@@ -146,21 +146,21 @@ impl From<json::JsonError> for NoDocument {
 impl QueryGuest {
     /// Parses a long response before its first use. The pool does this work, so that the thread can serve
     /// other requests meanwhile.
-    pub(super) async fn index(&mut self, handle: i32) -> Result<(), QueryError> {
+    pub(super) async fn index_document(&mut self, handle: i32) -> Result<(), QueryError> {
         let Some(HandleState::Ended(Ok(response))) = self.futures.get(handle) else { return Ok(()) };
         if response.body.len() <= SHORT_TEXT || self.documents.get(handle).is_some() {
             return Ok(());
         }
-        let (text, most) = (response.body.clone(), self.rest_memory());
+        let (text, most) = (response.body.clone(), self.remaining_memory());
         let index =
             move || JsonDocument::with_memory_limit(text, most).inspect(JsonDocument::build_lookup_table);
-        let document = self.away("json-index", response.body.len(), index).await?;
-        self.keep(handle, document)
+        let document = self.run_in_pool("json-index", response.body.len(), index).await?;
+        self.store_document(handle, document)
     }
 
     /// Resolves a JSON Pointer in a long document, in the pool. Returns `None` if the document is short or
     /// missing.
-    pub(super) async fn follow_pointer(
+    pub(super) async fn resolve_pointer(
         &mut self,
         handle: i32,
         pointer: String,
@@ -172,56 +172,58 @@ impl QueryGuest {
         }
         let Some(Ok(document)) = self.documents.take(handle) else { return Ok(None) };
         let work = move || {
-            let found = follow(&document, &pointer);
+            let found = pointer_value(&document, &pointer);
             (document, found)
         };
-        let (document, found) = self.away("json-pointer", bytes, work).await?;
-        self.documents.put(handle, Ok(document));
+        let (document, found) = self.run_in_pool("json-pointer", bytes, work).await?;
+        self.documents.insert(handle, Ok(document));
         Ok(Some(found))
     }
 
     /// Reads a long scalar in the pool. It counts towards the run's memory until another one is read.
     pub(super) async fn read_scalar(&mut self, place: ScalarPlace) -> Result<(), QueryError> {
-        let forgotten = self.documents.forget_scalar(|_| true);
-        self.release(forgotten);
+        let forgotten = self.documents.drop_scalar(|_| true);
+        self.release_memory(forgotten);
         let Some(Ok(document)) = self.documents.get(place.handle) else { return Ok(()) };
         let Some(node) = document.node_at(place.start) else { return Ok(()) };
         let text = node.slice_with_whitespace();
-        self.hold(LongScalar::bytes_of(&text))?;
+        self.hold_memory(LongScalar::max_bytes(&text))?;
         let read = move |text| LongScalar::read(text, place.start);
-        let scalar = self.away("json-scalar", text.len(), move || read(text)).await?;
+        let scalar = self.run_in_pool("json-scalar", text.len(), move || read(text)).await?;
         self.documents.scalar = Some((place, scalar));
         Ok(())
     }
 
     /// Runs work on a text; on a long one in the pool, without the run permit.
-    pub(super) async fn away<T: Send + 'static>(
+    pub(super) async fn run_in_pool<T: Send + 'static>(
         &mut self,
         kind: &'static str,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, QueryError> {
         if bytes > SHORT_TEXT {
-            self.steps_aside();
+            self.release_run_permit();
         }
         let done = services::process_text(&self.offload, kind, &self.call, bytes, work);
         done.await.map_err(|error| {
-            self.end_of_run(&error).unwrap_or_else(|| self.limits.exceeded(LimitKind::Deadline))
+            self.run_ending_error(&error).unwrap_or_else(|| self.limits.exceeded_error(LimitKind::Deadline))
         })
     }
 
     /// Stores the document of a response and counts its memory.
-    fn keep(
+    fn store_document(
         &mut self,
         handle: i32,
         document: Result<JsonDocument, json::JsonError>,
     ) -> Result<(), QueryError> {
         match &document {
-            Ok(document) => self.hold(document.index_bytes())?,
-            Err(json::JsonError::IndexTooLarge(_)) => return Err(self.limits.exceeded(LimitKind::Memory)),
+            Ok(document) => self.hold_memory(document.index_bytes())?,
+            Err(json::JsonError::IndexTooLarge(_)) => {
+                return Err(self.limits.exceeded_error(LimitKind::Memory));
+            }
             Err(_) => {}
         }
-        self.documents.put(handle, document);
+        self.documents.insert(handle, document);
         Ok(())
     }
 
@@ -233,19 +235,19 @@ impl QueryGuest {
         handle: i32,
     ) -> GuestResult<Result<OpenDocument<'_>, NoDocument>> {
         if self.documents.get(handle).is_none() {
-            let body = match self.slot(function, handle).map_err(Trapped::new)? {
+            let body = match self.updated_slot(function, handle).map_err(Trapped::new)? {
                 HandleState::Ended(Ok(response)) => response.body.clone(),
-                HandleState::Ended(Err(error)) => return Ok(Err(code(error).into())),
+                HandleState::Ended(Err(error)) => return Ok(Err(abi_code(error).into())),
                 _ => return Ok(Err(AbiCode::NotReady.into())),
             };
             if body.len() > SHORT_TEXT {
                 return Ok(Err(AbiCode::NotReady.into()));
             }
-            if body.len() > SHORT_INDEX && self.documents.due.replace(handle) != Some(handle) {
-                return Ok(Err(NoDocument::Due));
+            if body.len() > SHORT_INDEX && self.documents.pending_index.replace(handle) != Some(handle) {
+                return Ok(Err(NoDocument::IndexPending));
             }
-            let document = JsonDocument::with_memory_limit(body, self.rest_memory());
-            self.keep(handle, document).map_err(Trapped::new)?;
+            let document = JsonDocument::with_memory_limit(body, self.remaining_memory());
+            self.store_document(handle, document).map_err(Trapped::new)?;
         }
         Ok(match self.documents.get(handle) {
             Some(Ok(document)) => {

@@ -10,19 +10,19 @@ use query_abi::{AbiCode, HOST_MODULE, JSON_VALUE_BYTES};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
-use super::TEXT;
+use super::MAX_TEXT_BYTES;
 use super::documents::{FoundValue, NoDocument, OpenDocument};
 use super::steps::{PartOutcome, TraversalPart, call_in_steps, copy_out};
-use super::values::{OutputRange, WriteOutcome, word};
+use super::values::{OutputRange, WriteOutcome, to_word};
 use crate::guest::{MemoryView, QueryGuest};
 
-pub(super) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
+pub(super) fn add_to_linker(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
     linker.func_wrap_async(
         HOST_MODULE,
         "Json_root",
         |mut caller: Caller<'_, QueryGuest>, (future, value, data, len): (i32, u32, u32, u32)| {
             Box::new(async move {
-                caller.data_mut().index(future).await.map_err(Trapped::new)?;
+                caller.data_mut().index_document(future).await.map_err(Trapped::new)?;
                 let with = move |_: &mut MemoryView<'_>| Ok(json!({ "future": future, "len": len }));
                 call_in_steps(&mut caller, "Json_root", with, move |view| {
                     json_root(view, future, value, (data, len))
@@ -121,10 +121,10 @@ pub(super) fn add(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
 }
 
 /// The maximum number of values per call of `Json_column`. A program that needs more calls again.
-const COLUMN: u32 = 1024;
+const MAX_COLUMN_VALUES: u32 = 1024;
 /// The maximum length of the text that one call of `Json_column` traverses, and of one item: members may be
 /// short.
-const NEAR: usize = 48 << 10;
+const MAX_COLUMN_TEXT: usize = 48 << 10;
 
 /// The requested member.
 struct WantedMember {
@@ -134,7 +134,7 @@ struct WantedMember {
 }
 
 impl WantedMember {
-    fn of<'a>(&self, object: JsonNode<'a>, name: &[u8]) -> Option<JsonNode<'a>> {
+    fn find_in<'a>(&self, object: JsonNode<'a>, name: &[u8]) -> Option<JsonNode<'a>> {
         if self.last { object.last_member(name) } else { object.member(name) }
     }
 }
@@ -155,15 +155,15 @@ fn json_root(
         Ok(opened) => {
             let root = opened.document.root();
             if !is_taped || !matches!(root.kind(), ValueKind::Array | ValueKind::Object) {
-                return Ok(out.write(value, opened.value(root)).last(AbiCode::Ok as i32));
+                return Ok(out.write_value(value, opened.read_value(root)).into_step(AbiCode::Ok as i32));
             }
             (AbiCode::Ok, 0)
         }
-        Err(NoDocument::Failed { code, place }) => (code, word(place)),
-        Err(NoDocument::Due) => return Ok(PartOutcome::Turn),
+        Err(NoDocument::Failed { code, position: place }) => (code, to_word(place)),
+        Err(NoDocument::IndexPending) => return Ok(PartOutcome::Yield),
     };
-    out.no_document(value, place);
-    view.guest.tape.gives(&place.to_le_bytes(), &[]).map_err(Trapped::new)?;
+    out.write_no_document(value, place);
+    view.guest.tape.record_data(&place.to_le_bytes(), &[]).map_err(Trapped::new)?;
     Ok(PartOutcome::Done(code as i32))
 }
 
@@ -177,7 +177,7 @@ struct MemberSearch {
 
 impl MemberSearch {
     /// Searches the next part.
-    fn goes_on(&mut self, document: &JsonDocument, wanted: &WantedMember, name: &[u8]) {
+    fn search_part(&mut self, document: &JsonDocument, wanted: &WantedMember, name: &[u8]) {
         let members = match self.next {
             Some(next) => Some(document.members_at(next)),
             None => document.node_at(wanted.node as usize).map(JsonNode::members),
@@ -185,7 +185,7 @@ impl MemberSearch {
         let mut pass = TraversalPart::default();
         for (key, value) in members.into_iter().flatten() {
             let here = key.node();
-            if pass.is_over(here.start()) {
+            if pass.count_value(here.start()) {
                 self.next = Some(here.node_id());
                 return;
             }
@@ -213,23 +213,23 @@ fn json_member(
     view.slice(name, name_len)?;
     let opened = match view.guest.document("Json_member", future)? {
         Ok(opened) => opened,
-        Err(error) => return Ok(error.step()),
+        Err(error) => return Ok(error.next_step()),
     };
-    if name_len > TEXT {
+    if name_len > MAX_TEXT_BYTES {
         return Ok(PartOutcome::Done(AbiCode::Invalid as i32));
     }
     let name = &view.bytes[name as usize..][..name_len as usize];
     if !search.is_over {
-        search.goes_on(opened.document, wanted, name);
+        search.search_part(opened.document, wanted, name);
     }
     if !search.is_over {
-        return Ok(PartOutcome::Turn);
+        return Ok(PartOutcome::Yield);
     }
     let Some(found) = search.found.and_then(|spot| opened.document.node_by_id(spot)) else {
         return Ok(PartOutcome::Done(AbiCode::Missing as i32));
     };
     let mut out = OutputRange::new(view.bytes, data, data + len);
-    Ok(out.write(value, opened.value(found)).last(AbiCode::Ok as i32))
+    Ok(out.write_value(value, opened.read_value(found)).into_step(AbiCode::Ok as i32))
 }
 
 /// Reads one member of many items in one call, since advancing to the next item costs less than a call.
@@ -244,13 +244,13 @@ fn json_column(
     view.slice(data, len)?;
     let room = count.saturating_mul(JSON_VALUE_BYTES);
     view.slice(values, room)?;
-    let room = room.min(COLUMN * JSON_VALUE_BYTES);
+    let room = room.min(MAX_COLUMN_VALUES * JSON_VALUE_BYTES);
     view.slice(wanted.name.0, wanted.name.1)?;
     let opened = match view.guest.document("Json_column", future)? {
         Ok(opened) => opened,
-        Err(error) => return Ok(error.step()),
+        Err(error) => return Ok(error.next_step()),
     };
-    if wanted.name.1 > TEXT {
+    if wanted.name.1 > MAX_TEXT_BYTES {
         return Ok(PartOutcome::Done(AbiCode::Invalid as i32));
     }
     let name = view.bytes[wanted.name.0 as usize..][..wanted.name.1 as usize].to_vec();
@@ -258,33 +258,34 @@ fn json_column(
     let places = (values..values + room).step_by(JSON_VALUE_BYTES as usize);
     let first = wanted.node as usize;
     let items = opened.document.node_at(first).into_iter().flat_map(JsonNode::with_following_items);
-    let is_long = opened.document.text().len() > NEAR;
-    let is_near = |item: JsonNode<'_>| item.start() - first <= NEAR && !item.is_longer_than(NEAR);
+    let is_long = opened.document.text().len() > MAX_COLUMN_TEXT;
+    let is_near =
+        |item: JsonNode<'_>| item.start() - first <= MAX_COLUMN_TEXT && !item.is_longer_than(MAX_COLUMN_TEXT);
     let filled = places.zip(items).take_while(|(at, item)| {
         if is_long && !is_near(*item) {
             return false;
         }
-        let Some(found) = wanted.of(*item, &name) else {
-            out.missing(*at);
+        let Some(found) = wanted.find_in(*item, &name) else {
+            out.write_missing(*at);
             return true;
         };
-        matches!(out.write(*at, opened.value(found)), WriteOutcome::Whole)
+        matches!(out.write_value(*at, opened.read_value(found)), WriteOutcome::Complete)
     });
-    Ok(PartOutcome::Done(length(filled.count())))
+    Ok(PartOutcome::Done(to_length(filled.count())))
 }
 
 /// The progress of writing a container's children.
 struct ContainerFill {
     /// The next child: a member's name for objects.
-    next: Option<NodeId>,
+    next_child: Option<NodeId>,
     is_object: bool,
     /// The number of values of the next child that were written: 1 after a member's name.
     written: usize,
-    at: u32,
+    record_address: u32,
     /// The address of the next text.
-    text: u32,
+    text_address: u32,
     /// The size of the texts that did not fit, in bytes.
-    missing: usize,
+    missing_bytes: usize,
 }
 
 impl ContainerFill {
@@ -295,35 +296,46 @@ impl ContainerFill {
             true => node.members().next().map(|(key, _)| key.node()),
             false => node.items().next(),
         };
-        let next = first.map(JsonNode::node_id);
-        Self { next, is_object, written: 0, at: data, text: data + records, missing: 0 }
+        let next_child = first.map(JsonNode::node_id);
+        Self {
+            next_child,
+            is_object,
+            written: 0,
+            record_address: data,
+            text_address: data + records,
+            missing_bytes: 0,
+        }
     }
 
     /// Writes the next part. Returns the next step of the call, or `None` if all children are written.
-    fn goes_on(&mut self, opened: &OpenDocument<'_>, out: &mut OutputRange<'_>) -> Option<PartOutcome<i32>> {
+    fn write_part(
+        &mut self,
+        opened: &OpenDocument<'_>,
+        out: &mut OutputRange<'_>,
+    ) -> Option<PartOutcome<i32>> {
         let document = opened.document;
-        let next = self.next?;
+        let next = self.next_child?;
         let members = self.is_object.then(|| document.members_at(next)).into_iter().flatten();
         let items = document.node_by_id(next).filter(|_| !self.is_object).map(JsonNode::with_following_items);
         let items = items.into_iter().flatten().map(|item| (item, None));
         let mut pass = TraversalPart::default();
         for (name, value) in members.map(|(key, value)| (key.node(), Some(value))).chain(items) {
-            self.next = Some(name.node_id());
-            if pass.is_over(name.start()) {
-                return Some(PartOutcome::Turn);
+            self.next_child = Some(name.node_id());
+            if pass.count_value(name.start()) {
+                return Some(PartOutcome::Yield);
             }
             for node in [Some(name), value].into_iter().flatten().skip(self.written) {
-                let written = out.write(self.at, opened.value(node));
+                let written = out.write_value(self.record_address, opened.read_value(node));
                 pass.count_escaped(out.take_escaped());
                 if let WriteOutcome::Unread(place) = written {
                     return Some(PartOutcome::Read(place));
                 }
-                self.at += JSON_VALUE_BYTES;
+                self.record_address += JSON_VALUE_BYTES;
                 self.written += 1;
                 match written {
-                    WriteOutcome::Short(bytes) => self.missing += bytes,
+                    WriteOutcome::DoesNotFit(bytes) => self.missing_bytes += bytes,
                     WriteOutcome::Text(bytes, to) => {
-                        return Some(PartOutcome::Copy { bytes, to, then: None });
+                        return Some(PartOutcome::Copy { bytes, address: to, result: None });
                     }
                     _ => {}
                 }
@@ -344,24 +356,26 @@ fn json_children(
     view.slice(data, len)?;
     let opened = match view.guest.document("Json_children", future)? {
         Ok(opened) => opened,
-        Err(error) => return Ok(error.step()),
+        Err(error) => return Ok(error.next_step()),
     };
     let filling = match filling {
         Some(filling) => filling,
         none => {
             let Some(node) = opened.document.node_at(node as usize) else { return Ok(PartOutcome::Done(0)) };
             let records = node.count() * if node.kind() == ValueKind::Object { 2 } else { 1 };
-            let records = word(records).saturating_mul(JSON_VALUE_BYTES);
+            let records = to_word(records).saturating_mul(JSON_VALUE_BYTES);
             if records > len {
-                return Ok(PartOutcome::Done(length(records as usize + node.text().len())));
+                return Ok(PartOutcome::Done(to_length(records as usize + node.text().len())));
             }
             none.insert(ContainerFill::new(node, data, records))
         }
     };
-    let mut out = OutputRange::new(view.bytes, filling.text, data + len);
-    let step = filling.goes_on(&opened, &mut out);
-    filling.text = out.text;
-    Ok(step.unwrap_or_else(|| PartOutcome::Done(length((filling.text - data) as usize + filling.missing))))
+    let mut out = OutputRange::new(view.bytes, filling.text_address, data + len);
+    let step = filling.write_part(&opened, &mut out);
+    filling.text_address = out.text_address;
+    Ok(step.unwrap_or_else(|| {
+        PartOutcome::Done(to_length((filling.text_address - data) as usize + filling.missing_bytes))
+    }))
 }
 
 fn json_text(
@@ -372,11 +386,11 @@ fn json_text(
 ) -> GuestResult<PartOutcome<i32>> {
     let opened = match view.guest.document("Json_text", future)? {
         Ok(opened) => opened,
-        Err(error) => return Ok(error.step()),
+        Err(error) => return Ok(error.next_step()),
     };
-    let text = match opened.document.node_at(node as usize).map(|node| opened.value(node)) {
-        Some(FoundValue::Short(node)) => spelt(node),
-        Some(FoundValue::Long(scalar)) => scalar.text(),
+    let text = match opened.document.node_at(node as usize).map(|node| opened.read_value(node)) {
+        Some(FoundValue::Short(node)) => value_text(node),
+        Some(FoundValue::Long(scalar)) => scalar.scalar_text(),
         Some(FoundValue::Unread(place)) => return Ok(PartOutcome::Read(place)),
         None => Bytes::new(),
     };
@@ -385,7 +399,7 @@ fn json_text(
 
 /// Returns the JSON text of a short value. A program may point to a colon, which is not a value: its text
 /// would extend to the next comma, within a string of any length.
-fn spelt(node: JsonNode<'_>) -> Bytes {
+fn value_text(node: JsonNode<'_>) -> Bytes {
     match node.kind() {
         ValueKind::Array | ValueKind::Object => node.slice(),
         _ => {
@@ -395,7 +409,7 @@ fn spelt(node: JsonNode<'_>) -> Bytes {
     }
 }
 
-fn length(bytes: usize) -> i32 {
+fn to_length(bytes: usize) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX)
 }
 
@@ -407,7 +421,7 @@ mod tests {
     fn the_text_of_a_colon_ends_at_the_next_token() {
         let text = r#"{ "a" : "b; c" , "d": 1 }"#;
         let document = JsonDocument::new(text.into()).unwrap();
-        let text_at = |start: usize| spelt(document.node_at(start).unwrap());
+        let text_at = |start: usize| value_text(document.node_at(start).unwrap());
         assert_eq!(text_at(0), text);
         assert_eq!(text_at(6), ":");
         assert_eq!(text_at(8), r#""b; c""#);

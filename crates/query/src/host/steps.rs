@@ -10,37 +10,38 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::documents::ScalarPlace;
-use super::{RecordedResult, called};
+use super::{RecordedResult, record_call};
 use crate::guest::{MemoryView, QueryGuest};
 use crate::limits::LimitKind;
 use crate::problem::QueryError;
-use crate::stored::hex;
+use crate::stored::to_hex;
 
 /// The bytes that are copied per part: some tenths of a millisecond, even to pages that are touched for the
 /// first time.
-pub(crate) const COPIED: usize = 512 << 10;
+pub(crate) const COPY_PART_BYTES: usize = 512 << 10;
 /// The bytes that are traversed or hashed per part. A guest may have run for a millisecond before the call.
-const PART: usize = SHORT_TEXT;
+const PART_BYTES: usize = SHORT_TEXT;
 
 /// The weight of each value in bytes, in addition to its text: the time to read its record is about the same.
-const VALUE: usize = 128;
+const VALUE_WEIGHT: usize = 128;
 /// The weight of each byte of a string with escapes, in addition to its text.
-const ESCAPED: usize = 8;
+const ESCAPED_WEIGHT: usize = 8;
 
 /// The values that one part of a host call traverses.
 #[derive(Default)]
 pub(super) struct TraversalPart {
-    begin: Option<usize>,
+    start: Option<usize>,
     values: usize,
     escaped: usize,
 }
 
 impl TraversalPart {
     /// Counts a value that begins at a position. Returns whether the value is left for the next part.
-    pub(super) fn is_over(&mut self, start: usize) -> bool {
-        let begin = *self.begin.get_or_insert(start);
+    pub(super) fn count_value(&mut self, start: usize) -> bool {
+        let begin = *self.start.get_or_insert(start);
         self.values += 1;
-        self.values > 1 && start - begin + VALUE * self.values + ESCAPED * self.escaped > PART
+        self.values > 1
+            && start - begin + VALUE_WEIGHT * self.values + ESCAPED_WEIGHT * self.escaped > PART_BYTES
     }
 
     /// Counts the content of strings that had escapes, in bytes.
@@ -54,11 +55,11 @@ pub(super) enum PartOutcome<R> {
     /// The call is over.
     Done(R),
     /// Continue after yielding.
-    Turn,
+    Yield,
     /// Read a long scalar, then continue.
     Read(ScalarPlace),
     /// Copy bytes to an address, then continue, or return if `then` is set.
-    Copy { bytes: Bytes, to: u32, then: Option<R> },
+    Copy { bytes: Bytes, address: u32, result: Option<R> },
 }
 
 /// Runs a host function like [`super::call`], but in parts: calls `step` until it is done.
@@ -68,12 +69,12 @@ pub(super) async fn call_in_steps<R: RecordedResult + Send>(
     with: impl FnOnce(&mut MemoryView<'_>) -> Result<Value, QueryError> + Send,
     step: impl FnMut(&mut MemoryView<'_>) -> GuestResult<PartOutcome<R>> + Send,
 ) -> GuestResult<R> {
-    called(&mut MemoryView::new(caller, function)?, with).map_err(Trapped::new)?;
-    in_steps(caller, function, step).await
+    record_call(&mut MemoryView::new(caller, function)?, with).map_err(Trapped::new)?;
+    run_in_steps(caller, function, step).await
 }
 
 /// Runs a host function whose call has been recorded.
-pub(super) async fn in_steps<R: RecordedResult + Send>(
+pub(super) async fn run_in_steps<R: RecordedResult + Send>(
     caller: &mut Caller<'_, QueryGuest>,
     function: &'static str,
     mut step: impl FnMut(&mut MemoryView<'_>) -> GuestResult<PartOutcome<R>> + Send,
@@ -81,20 +82,20 @@ pub(super) async fn in_steps<R: RecordedResult + Send>(
     let result = loop {
         match step(&mut MemoryView::new(caller, function)?)? {
             PartOutcome::Done(result) => break result,
-            PartOutcome::Turn => turn(caller).await,
+            PartOutcome::Yield => yield_guest(caller).await,
             PartOutcome::Read(place) => {
-                turn(caller).await;
+                yield_guest(caller).await;
                 caller.data_mut().read_scalar(place).await.map_err(Trapped::new)?;
             }
-            PartOutcome::Copy { bytes, to, then } => {
-                copy(caller, function, &bytes, to).await?;
+            PartOutcome::Copy { bytes, address: to, result: then } => {
+                copy_to_guest(caller, function, &bytes, to).await?;
                 if let Some(result) = then {
                     break result;
                 }
             }
         }
     };
-    caller.data_mut().tape.gave(result.number()).map_err(Trapped::new)?;
+    caller.data_mut().tape.record_result(result.number()).map_err(Trapped::new)?;
     Ok(result)
 }
 
@@ -107,7 +108,7 @@ pub(super) fn copy_in(
     let text = view.slice(data, len)?;
     copied.reserve(text.len() - copied.len());
     let rest = &text[copied.len()..];
-    copied.extend_from_slice(&rest[..rest.len().min(COPIED)]);
+    copied.extend_from_slice(&rest[..rest.len().min(COPY_PART_BYTES)]);
     Ok(copied.len() == text.len())
 }
 
@@ -120,19 +121,19 @@ pub(super) fn copy_out(
     let count = bytes.len().min(len as usize);
     view.slice(data, count as u32)?;
     let then = Some(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
-    Ok(PartOutcome::Copy { bytes: bytes.slice(..count), to: data, then })
+    Ok(PartOutcome::Copy { bytes: bytes.slice(..count), address: data, result: then })
 }
 
 /// Copies bytes in parts to an address that was checked.
-async fn copy(
+async fn copy_to_guest(
     caller: &mut Caller<'_, QueryGuest>,
     function: &'static str,
     bytes: &[u8],
     mut to: u32,
 ) -> GuestResult<()> {
-    for (number, part) in bytes.chunks(COPIED).enumerate() {
+    for (number, part) in bytes.chunks(COPY_PART_BYTES).enumerate() {
         if number > 0 {
-            turn(caller).await;
+            yield_guest(caller).await;
         }
         MemoryView::new(caller, function)?.slice_mut(to, part.len() as u32)?.copy_from_slice(part);
         to += part.len() as u32;
@@ -148,7 +149,7 @@ pub(super) async fn copy_whole(
 ) -> GuestResult<Bytes> {
     let mut copied = BytesMut::new();
     while !copy_in(&MemoryView::new(caller, function)?, text, &mut copied)? {
-        turn(caller).await;
+        yield_guest(caller).await;
     }
     Ok(copied.freeze())
 }
@@ -170,17 +171,17 @@ pub(super) async fn answer_hash(
     }
     let mut hash = Sha256::new();
     while len > 0 {
-        let part = len.min(PART as u32);
+        let part = len.min(PART_BYTES as u32);
         hash.update(MemoryView::new(caller, function)?.slice(data, part)?);
         (data, len) = (data + part, len - part);
-        turn(caller).await;
+        yield_guest(caller).await;
     }
-    Ok(hex(&hash.finalize().into()))
+    Ok(to_hex(&hash.finalize().into()))
 }
 
 /// Yields like an epoch tick does.
-async fn turn(caller: &mut Caller<'_, QueryGuest>) {
-    caller.data_mut().ticked();
+async fn yield_guest(caller: &mut Caller<'_, QueryGuest>) {
+    caller.data_mut().on_epoch_tick();
     tokio::task::yield_now().await;
 }
 
@@ -191,8 +192,8 @@ mod tests {
     #[test]
     fn a_part_has_fewer_strings_with_escapes() {
         let mut pass = TraversalPart::default();
-        assert!(!pass.is_over(0) && !pass.is_over(PART / 2));
-        pass.count_escaped(PART / ESCAPED / 2);
-        assert!(pass.is_over(PART / 2 + 1));
+        assert!(!pass.count_value(0) && !pass.count_value(PART_BYTES / 2));
+        pass.count_escaped(PART_BYTES / ESCAPED_WEIGHT / 2);
+        assert!(pass.count_value(PART_BYTES / 2 + 1));
     }
 }

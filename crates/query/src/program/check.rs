@@ -81,7 +81,7 @@ pub(crate) enum ModuleRefusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ModuleFacts {
     /// Whether it shares the memory of the C environment, instead of having its own.
-    pub(crate) environment: bool,
+    pub(crate) uses_environment: bool,
 }
 
 impl ModuleRefusal {
@@ -125,32 +125,35 @@ impl ModuleRefusal {
 ///
 /// # Errors
 /// If compiling would take too long, or the module can't be parsed.
-pub(crate) fn estimate(wasm: &[u8]) -> Result<Duration, ModuleRefusal> {
+pub(crate) fn estimate_compile_cost(wasm: &[u8]) -> Result<Duration, ModuleRefusal> {
     if Parser::is_component(wasm) {
         return Err(ModuleRefusal::Component);
     }
-    cost::check(wasm)
+    cost::estimate_cost(wasm)
 }
 
 /// Checks a module. `has_export` returns whether the C environment exports a name.
 ///
 /// # Errors
 /// The first item that does not fit.
-pub(crate) fn check(wasm: &[u8], has_export: &dyn Fn(&str) -> bool) -> Result<ModuleFacts, ModuleRefusal> {
-    estimate(wasm)?;
-    validate(wasm)?;
+pub(crate) fn check_module(
+    wasm: &[u8],
+    has_export: &dyn Fn(&str) -> bool,
+) -> Result<ModuleFacts, ModuleRefusal> {
+    estimate_compile_cost(wasm)?;
+    validate_module(wasm)?;
     let mut module = ModuleShape::default();
     for payload in Parser::new(0).parse_all(wasm) {
-        module.read(payload.map_err(malformed)?, has_export)?;
+        module.read_payload(payload.map_err(malformed_error)?, has_export)?;
     }
     module.finish()
 }
 
-fn malformed(error: wasmparser::BinaryReaderError) -> ModuleRefusal {
+fn malformed_error(error: wasmparser::BinaryReaderError) -> ModuleRefusal {
     ModuleRefusal::Malformed(error.to_string())
 }
 
-fn validate(wasm: &[u8]) -> Result<(), ModuleRefusal> {
+fn validate_module(wasm: &[u8]) -> Result<(), ModuleRefusal> {
     let off = WasmFeatures::THREADS
         | WasmFeatures::RELAXED_SIMD
         | WasmFeatures::MEMORY64
@@ -160,10 +163,10 @@ fn validate(wasm: &[u8]) -> Result<(), ModuleRefusal> {
         (Validator::new_with_features(features), FuncValidatorAllocations::default());
     for payload in Parser::new(0).parse_all(wasm) {
         if let ValidPayload::Func(function, body) =
-            validator.payload(&payload.map_err(malformed)?).map_err(malformed)?
+            validator.payload(&payload.map_err(malformed_error)?).map_err(malformed_error)?
         {
             let mut function = function.into_validator(room);
-            let height = validate_body(&mut function, &body).map_err(malformed)?;
+            let height = validate_body(&mut function, &body).map_err(malformed_error)?;
             cost::check_height(height)?;
             room = function.into_allocations();
         }
@@ -192,16 +195,16 @@ fn validate_body<T: WasmModuleResources>(
 struct ModuleShape {
     types: Vec<Option<FuncType>>,
     functions: Vec<u32>,
-    environment: bool,
-    own_memory: bool,
-    own_table: bool,
+    uses_environment: bool,
+    has_own_memory: bool,
+    has_own_table: bool,
     exports_memory: bool,
     alloc: Option<u32>,
     entry: Option<u32>,
     constructors: Option<u32>,
     data: Vec<DataSegment>,
     elements: Vec<DataSegment>,
-    offsets: Option<ModuleRefusal>,
+    offset_error: Option<ModuleRefusal>,
 }
 
 struct DataSegment {
@@ -210,11 +213,15 @@ struct DataSegment {
 }
 
 impl ModuleShape {
-    fn read(&mut self, payload: Payload<'_>, has_export: &dyn Fn(&str) -> bool) -> Result<(), ModuleRefusal> {
+    fn read_payload(
+        &mut self,
+        payload: Payload<'_>,
+        has_export: &dyn Fn(&str) -> bool,
+    ) -> Result<(), ModuleRefusal> {
         match payload {
             Payload::TypeSection(section) => {
                 for group in section {
-                    let group = group.map_err(malformed)?;
+                    let group = group.map_err(malformed_error)?;
                     self.types.extend(group.into_types().map(|ty| match ty.composite_type.inner {
                         wasmparser::CompositeInnerType::Func(ty) => Some(ty),
                         _ => None,
@@ -223,19 +230,19 @@ impl ModuleShape {
             }
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {
-                    self.import(&import.map_err(malformed)?, has_export)?;
+                    self.check_import(&import.map_err(malformed_error)?, has_export)?;
                 }
             }
             Payload::FunctionSection(section) => {
                 for ty in section {
-                    self.functions.push(ty.map_err(malformed)?);
+                    self.functions.push(ty.map_err(malformed_error)?);
                 }
             }
-            Payload::MemorySection(section) => self.own_memory |= section.count() > 0,
-            Payload::TableSection(section) => self.own_table |= section.count() > 0,
+            Payload::MemorySection(section) => self.has_own_memory |= section.count() > 0,
+            Payload::TableSection(section) => self.has_own_table |= section.count() > 0,
             Payload::ExportSection(section) => {
                 for export in section {
-                    let export = export.map_err(malformed)?;
+                    let export = export.map_err(malformed_error)?;
                     match (export.name, export.kind) {
                         (MEMORY, ExternalKind::Memory) => self.exports_memory = true,
                         (ALLOC, ExternalKind::Func) => self.alloc = Some(export.index),
@@ -247,12 +254,12 @@ impl ModuleShape {
             }
             Payload::ElementSection(section) => {
                 for (index, element) in (0..).zip(section) {
-                    self.element(index, element.map_err(malformed)?)?;
+                    self.add_element(index, element.map_err(malformed_error)?)?;
                 }
             }
             Payload::DataSection(section) => {
                 for (index, data) in (0..).zip(section) {
-                    self.data(index, data.map_err(malformed)?);
+                    self.add_data(index, data.map_err(malformed_error)?);
                 }
             }
             _ => {}
@@ -260,7 +267,7 @@ impl ModuleShape {
         Ok(())
     }
 
-    fn import(
+    fn check_import(
         &mut self,
         import: &Import<'_>,
         has_export: &dyn Fn(&str) -> bool,
@@ -269,9 +276,9 @@ impl ModuleShape {
             self.functions.push(ty);
         }
         let known = match import.module {
-            HOST_MODULE => self.host_function(import)?,
+            HOST_MODULE => self.is_host_function(import)?,
             ENVIRONMENT_C => {
-                self.environment = true;
+                self.uses_environment = true;
                 has_export(import.name)
             }
             other if other.starts_with("env:") => return Err(ModuleRefusal::Environment(other.into())),
@@ -282,7 +289,7 @@ impl ModuleShape {
     }
 
     /// Whether the host has a function of this name. An error if its type differs.
-    fn host_function(&self, import: &Import<'_>) -> Result<bool, ModuleRefusal> {
+    fn is_host_function(&self, import: &Import<'_>) -> Result<bool, ModuleRefusal> {
         let Some(function) = HOST_FUNCTIONS.iter().find(|function| function.name == import.name) else {
             return Ok(false);
         };
@@ -296,35 +303,37 @@ impl ModuleShape {
         Err(ModuleRefusal::ImportType { module: import.module.into(), name: import.name.into() })
     }
 
-    fn element(&mut self, index: u32, element: wasmparser::Element<'_>) -> Result<(), ModuleRefusal> {
+    fn add_element(&mut self, index: u32, element: wasmparser::Element<'_>) -> Result<(), ModuleRefusal> {
         let ElementKind::Active { offset_expr, .. } = element.kind else { return Ok(()) };
         let count = match element.items {
             ElementItems::Functions(functions) => functions.count(),
             ElementItems::Expressions(_, expressions) => expressions.count(),
         };
-        match constant(&offset_expr) {
+        match constant_offset(&offset_expr) {
             Some(start) => self.elements.push(DataSegment { index, range: start..start + u64::from(count) }),
             None => {
-                self.offsets = self.offsets.take().or(Some(ModuleRefusal::Offset { what: "element", index }))
+                self.offset_error =
+                    self.offset_error.take().or(Some(ModuleRefusal::Offset { what: "element", index }))
             }
         }
         Ok(())
     }
 
-    fn data(&mut self, index: u32, data: wasmparser::Data<'_>) {
+    fn add_data(&mut self, index: u32, data: wasmparser::Data<'_>) {
         let DataKind::Active { offset_expr, .. } = data.kind else { return };
-        match constant(&offset_expr) {
+        match constant_offset(&offset_expr) {
             Some(start) => {
                 self.data.push(DataSegment { index, range: start..start + data.data.len() as u64 })
             }
             None => {
-                self.offsets = self.offsets.take().or(Some(ModuleRefusal::Offset { what: "data", index }))
+                self.offset_error =
+                    self.offset_error.take().or(Some(ModuleRefusal::Offset { what: "data", index }))
             }
         }
     }
 
     fn finish(self) -> Result<ModuleFacts, ModuleRefusal> {
-        if self.environment {
+        if self.uses_environment {
             self.check_shared()?;
         } else {
             self.check_plain()?;
@@ -334,12 +343,12 @@ impl ModuleShape {
         if let Some(constructors) = self.constructors {
             self.check_type(CONSTRUCTORS, constructors, (&[], &[]), "()")?;
         }
-        Ok(ModuleFacts { environment: self.environment })
+        Ok(ModuleFacts { uses_environment: self.uses_environment })
     }
 
     /// Checks a module with its own memory, which the host has to be able to access.
     fn check_plain(&self) -> Result<(), ModuleRefusal> {
-        if !self.own_memory {
+        if !self.has_own_memory {
             return Err(ModuleRefusal::NoMemory);
         }
         if !self.exports_memory {
@@ -353,19 +362,19 @@ impl ModuleShape {
 
     /// Checks a module that shares its environment's memory and table.
     fn check_shared(&self) -> Result<(), ModuleRefusal> {
-        if self.own_memory {
+        if self.has_own_memory {
             return Err(ModuleRefusal::OwnMemory);
         }
-        if self.own_table {
+        if self.has_own_table {
             return Err(ModuleRefusal::OwnTable);
         }
-        if let Some(refusal) = &self.offsets {
+        if let Some(refusal) = &self.offset_error {
             return Err(refusal.clone());
         }
-        if let Some(DataSegment { index, range }) = outside(&self.data, &layout::QUERY_DATA) {
+        if let Some(DataSegment { index, range }) = find_outside(&self.data, &layout::QUERY_DATA) {
             return Err(ModuleRefusal::DataRegion { index: *index, start: range.start, end: range.end });
         }
-        if let Some(DataSegment { index, range }) = outside(&self.elements, &layout::QUERY_TABLE) {
+        if let Some(DataSegment { index, range }) = find_outside(&self.elements, &layout::QUERY_TABLE) {
             return Err(ModuleRefusal::TableRegion { index: *index, start: range.start, end: range.end });
         }
         Ok(())
@@ -397,12 +406,12 @@ fn has_type(ty: &FuncType, function: &HostFunction) -> bool {
     params.eq(ty.params().iter().copied()) && results.eq(ty.results().iter().copied())
 }
 
-fn outside<'a>(segments: &'a [DataSegment], region: &Range<u32>) -> Option<&'a DataSegment> {
+fn find_outside<'a>(segments: &'a [DataSegment], region: &Range<u32>) -> Option<&'a DataSegment> {
     let fits = |range: &Range<u64>| range.start >= region.start.into() && range.end <= region.end.into();
     segments.iter().find(|segment| !segment.range.is_empty() && !fits(&segment.range))
 }
 
-fn constant(expression: &wasmparser::ConstExpr<'_>) -> Option<u64> {
+fn constant_offset(expression: &wasmparser::ConstExpr<'_>) -> Option<u64> {
     let mut operators = expression.get_operators_reader();
     match (operators.read().ok()?, operators.read().ok()?) {
         (Operator::I32Const { value }, Operator::End) => Some(u64::from(value.cast_unsigned())),

@@ -13,7 +13,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use services::{CallError, CallerId, ProgramResponse, ToProblem};
 
-use super::{HostCall, ProgramFacts, RecordedBytes, RecordedResponse, RunEnd, RunRecording, VERSION, sha256};
+use super::{
+    HostCall, ProgramFacts, RecordedBytes, RecordedResponse, RunEnd, RunRecording, VERSION, sha256_hex,
+};
 use crate::ask::QueryRequest;
 use crate::guest::{AnswerBuilder, CallPermissions};
 use crate::host;
@@ -21,7 +23,7 @@ use crate::limits::RunLimits;
 use crate::problem::QueryError;
 
 /// The minimum size of a response in a recording in addition to its bytes: names, quotes, braces.
-const ITEM: usize = 32;
+const RESPONSE_OVERHEAD: usize = 32;
 
 /// The callers that may have runs of a query route recorded, and the size limit.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -49,7 +51,7 @@ fn size() -> services::BytesConfig {
 
 impl RecordingPolicy {
     /// Checks that a run of this caller may be recorded, with a program that is unsigned or signed by `key`.
-    pub(crate) fn allow(&self, caller: &CallerId, key: Option<&str>) -> Result<(), QueryError> {
+    pub(crate) fn check_allowed(&self, caller: &CallerId, key: Option<&str>) -> Result<(), QueryError> {
         let is_caller = self.callers.iter().any(|name| match caller {
             _ if name == ANYONE => true,
             CallerId::Named(caller) => **caller == **name,
@@ -71,12 +73,12 @@ pub(crate) struct RunRecorder {
     /// The calls, as a JSON array without its closing bracket. The last one has no closing bracket either.
     calls: BoundedText,
     /// The rest of the last call, which may still be incomplete.
-    last: Option<CallEnd>,
+    last_call: Option<CallEnd>,
     /// The bytes of all other stored data, and the bytes that were copied for the next call.
-    kept: usize,
-    noted: usize,
+    stored_bytes: usize,
+    noted_bytes: usize,
     /// Whether the program is within the last host call.
-    inside: bool,
+    is_in_call: bool,
 }
 
 /// The members of a [`HostCall`] that follow its arguments.
@@ -123,7 +125,7 @@ impl BoundedText {
     }
 
     /// Appends a value as JSON.
-    fn add(&mut self, value: &impl Serialize) -> Result<(), QueryError> {
+    fn append_json(&mut self, value: &impl Serialize) -> Result<(), QueryError> {
         serde_json::to_writer(&mut *self, value).map_err(|error| match error.io_error_kind() {
             Some(_) => QueryError::RecordingSize(self.limit as u64),
             None => QueryError::Gateway(error.to_string()),
@@ -142,10 +144,10 @@ impl RunRecorder {
         let recording = RunRecording {
             version: VERSION,
             program,
-            services: access.names.split_terminator(',').map(str::to_owned).collect(),
+            services: access.service_names.split_terminator(',').map(str::to_owned).collect(),
             methods: access.methods.iter().map(ToString::to_string).collect(),
             safe_only: ask.safe_only,
-            limits: limits.words().map(|(word, value)| (word.to_owned(), value)).collect(),
+            limits: limits.iter_by_name().map(|(word, value)| (word.to_owned(), value)).collect(),
             input: RecordedBytes(ask.input.clone()),
             calls: Vec::new(),
             responses: BTreeMap::new(),
@@ -158,41 +160,48 @@ impl RunRecorder {
         };
         let mut calls = BoundedText::new(usize::try_from(size).unwrap_or(usize::MAX));
         calls.text.push(b'[');
-        Self { recording, calls, last: None, kept: ask.input.len(), noted: 0, inside: false }
+        Self {
+            recording,
+            calls,
+            last_call: None,
+            stored_bytes: ask.input.len(),
+            noted_bytes: 0,
+            is_in_call: false,
+        }
     }
 
     /// Counts bytes that will be copied for the next call.
-    pub(super) fn fits(&mut self, bytes: usize) -> Result<(), QueryError> {
-        self.noted = self.noted.saturating_add(bytes);
-        let size = self.calls.text.len().saturating_add(self.kept).saturating_add(self.noted);
+    pub(super) fn check_fits(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.noted_bytes = self.noted_bytes.saturating_add(bytes);
+        let size = self.calls.text.len().saturating_add(self.stored_bytes).saturating_add(self.noted_bytes);
         if size > self.calls.limit { Err(QueryError::RecordingSize(self.calls.limit as u64)) } else { Ok(()) }
     }
 
     /// Counts bytes that are stored in addition to the calls.
-    fn keep(&mut self, bytes: usize) -> Result<(), QueryError> {
-        self.kept = self.kept.saturating_add(bytes);
-        self.fits(0)
+    fn add_stored(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.stored_bytes = self.stored_bytes.saturating_add(bytes);
+        self.check_fits(0)
     }
 
-    pub(crate) fn called(&mut self, function: &str, with: Value) -> Result<(), QueryError> {
-        self.end_last()?;
-        self.noted = 0;
-        self.inside = true;
+    pub(crate) fn record_call(&mut self, function: &str, with: Value) -> Result<(), QueryError> {
+        self.end_last_call()?;
+        self.noted_bytes = 0;
+        self.is_in_call = true;
         if self.calls.text.len() > 1 {
             self.calls.text.push(b',');
         }
-        self.calls.add(&HostCall { function: function.to_owned(), with, ..HostCall::default() })?;
+        self.calls.append_json(&HostCall { function: function.to_owned(), with, ..HostCall::default() })?;
         // The rest of the call follows in place of its closing bracket.
         self.calls.text.pop();
-        self.last = Some(CallEnd::default());
-        self.fits(0)
+        self.last_call = Some(CallEnd::default());
+        self.check_fits(0)
     }
 
     /// Writes the rest of the last call, which is complete now.
-    fn end_last(&mut self) -> Result<(), QueryError> {
-        let Some(end) = self.last.take() else { return Ok(()) };
+    fn end_last_call(&mut self) -> Result<(), QueryError> {
+        let Some(end) = self.last_call.take() else { return Ok(()) };
         let start = self.calls.text.len();
-        self.calls.add(&end)?;
+        self.calls.append_json(&end)?;
         if self.calls.text.len() == start + "{}".len() {
             self.calls.text.remove(start);
         } else if let Some(bracket) = self.calls.text.get_mut(start) {
@@ -202,7 +211,7 @@ impl RunRecorder {
     }
 
     /// Records the result of an upstream call.
-    pub(super) fn ended(
+    pub(super) fn record_upstream_result(
         &mut self,
         handle: i32,
         result: &Result<ProgramResponse, CallError>,
@@ -210,45 +219,47 @@ impl RunRecorder {
         let received = match result {
             Ok(response) => {
                 let headers = host::header_text(&response.headers);
-                self.keep(headers.len().saturating_add(response.body.len()).saturating_add(ITEM))?;
+                self.add_stored(
+                    headers.len().saturating_add(response.body.len()).saturating_add(RESPONSE_OVERHEAD),
+                )?;
                 let (headers, body) = (RecordedBytes(headers.into()), RecordedBytes(response.body.clone()));
                 RecordedResponse::Answer { status: response.status.as_u16(), headers, body }
             }
-            Err(error) => RecordedResponse::Error(host::code(error) as i32),
+            Err(error) => RecordedResponse::Error(host::abi_code(error) as i32),
         };
         self.recording.responses.insert(handle, received);
-        self.last(|call| call.ended.push(handle));
+        self.update_last_call(|call| call.ended.push(handle));
         Ok(())
     }
 
     /// Records the bytes that a host function returned: as a part of a response's body, or as data.
-    pub(super) fn gives(&mut self, bytes: &[u8], body: &[u8]) -> Result<(), QueryError> {
-        let part = part(bytes, body);
-        self.fits(if part.is_some() { 0 } else { bytes.len() })?;
+    pub(super) fn record_data(&mut self, bytes: &[u8], body: &[u8]) -> Result<(), QueryError> {
+        let part = part_of_body(bytes, body);
+        self.check_fits(if part.is_some() { 0 } else { bytes.len() })?;
         let data = part.is_none().then(|| RecordedBytes(Bytes::copy_from_slice(bytes)));
-        self.last(|call| (call.part, call.data) = (part, data));
+        self.update_last_call(|call| (call.part, call.data) = (part, data));
         Ok(())
     }
 
-    pub(super) fn gave(&mut self, result: Option<i64>) {
-        self.inside = false;
-        self.last(|call| call.result = result);
+    pub(super) fn record_result(&mut self, result: Option<i64>) {
+        self.is_in_call = false;
+        self.update_last_call(|call| call.result = result);
     }
 
-    fn last(&mut self, note: impl FnOnce(&mut CallEnd)) {
-        if let Some(call) = &mut self.last {
+    fn update_last_call(&mut self, note: impl FnOnce(&mut CallEnd)) {
+        if let Some(call) = &mut self.last_call {
             note(call);
         }
     }
 
     /// Returns the end of a run that failed.
-    pub(crate) fn failed(&self, error: &QueryError) -> RunEnd {
-        RunEnd::failed(error, self.inside)
+    pub(crate) fn failed_end(&self, error: &QueryError) -> RunEnd {
+        RunEnd::from_error(error, self.is_in_call)
     }
 
     /// Returns the size of the document so far, in bytes.
-    pub(crate) fn size(&self) -> usize {
-        self.calls.text.len().saturating_add(self.kept)
+    pub(crate) fn document_size(&self) -> usize {
+        self.calls.text.len().saturating_add(self.stored_bytes)
     }
 
     /// Completes the document after the run. `failed` is the end of a run without an answer.
@@ -257,8 +268,8 @@ impl RunRecorder {
         failed: Option<RunEnd>,
         answer: &AnswerBuilder,
     ) -> Result<Bytes, QueryError> {
-        self.recording.end = failed.unwrap_or_else(|| RunEnd::of(answer));
-        self.end_last()?;
+        self.recording.end = failed.unwrap_or_else(|| RunEnd::from_answer(answer));
+        self.end_last_call()?;
         self.calls.text.push(b']');
         let RunRecording {
             version,
@@ -276,7 +287,7 @@ impl RunRecorder {
         let calls = RawValue::from_string(calls);
         let calls = &*calls.map_err(|error| QueryError::Gateway(error.to_string()))?;
         let mut document = BoundedText::new(self.calls.limit);
-        document.add(&RecordingDocument {
+        document.append_json(&RecordingDocument {
             version,
             program,
             services,
@@ -308,17 +319,17 @@ struct RecordingDocument<'r> {
 }
 
 impl RunEnd {
-    pub(crate) fn of(answer: &AnswerBuilder) -> Self {
+    pub(crate) fn from_answer(answer: &AnswerBuilder) -> Self {
         let body = answer.body.as_deref().unwrap_or_default();
         Self::Answer {
             status: answer.status.map_or(200, |status| status.as_u16()),
             headers: RecordedBytes(host::header_text(&answer.headers).into()),
             length: body.len(),
-            sha256: sha256(body),
+            sha256: sha256_hex(body),
         }
     }
 
-    pub(crate) fn failed(error: &QueryError, inside: bool) -> Self {
+    pub(crate) fn from_error(error: &QueryError, inside: bool) -> Self {
         let members = error.members();
         let number = |name: &str| members.get(name)?.as_u64().and_then(|number| u32::try_from(number).ok());
         Self::Problem {
@@ -332,7 +343,7 @@ impl RunEnd {
 }
 
 /// Returns the position of bytes in a body, if they are a slice of it and not a copy.
-fn part(bytes: &[u8], body: &[u8]) -> Option<(usize, usize)> {
+fn part_of_body(bytes: &[u8], body: &[u8]) -> Option<(usize, usize)> {
     let start = bytes.as_ptr().addr().checked_sub(body.as_ptr().addr())?;
     let inside = start.checked_add(bytes.len()).is_some_and(|end| end <= body.len());
     (inside && !bytes.is_empty()).then_some((start, bytes.len()))
@@ -344,8 +355,14 @@ impl RunRecorder {
     pub(crate) fn for_tests(size: u64) -> Self {
         let facts = ProgramFacts { media_type: String::new(), sha256: String::new(), environment: None };
         let input = Bytes::from_static(b"in");
-        let ask = QueryRequest { input, granted: None, safe_only: true, list_calls: false, records: true };
-        let guest = crate::guest::QueryGuest::isolated();
+        let ask = QueryRequest {
+            input,
+            client_limits: None,
+            safe_only: true,
+            list_calls: false,
+            wants_recording: true,
+        };
+        let guest = crate::guest::QueryGuest::new_isolated();
         Self::new(facts, &ask, &guest.access, &guest.limits, size)
     }
 }
@@ -359,31 +376,31 @@ mod tests {
     #[test]
     fn writes_the_arguments_of_a_call_when_it_begins() {
         let mut recorder = RunRecorder::for_tests(10_000);
-        recorder.called("log", json!({ "text": "a".repeat(1000) })).unwrap();
-        assert!(recorder.size() > 1000, "{}", recorder.size());
-        let before = recorder.size();
-        recorder.gave(Some(7));
-        recorder.called("clock", Value::Null).unwrap();
-        assert!(recorder.size() < before + 100, "only the result and the next call follow");
-        assert!(recorder.called("log", json!({ "text": "a".repeat(10_000) })).is_err());
+        recorder.record_call("log", json!({ "text": "a".repeat(1000) })).unwrap();
+        assert!(recorder.document_size() > 1000, "{}", recorder.document_size());
+        let before = recorder.document_size();
+        recorder.record_result(Some(7));
+        recorder.record_call("clock", Value::Null).unwrap();
+        assert!(recorder.document_size() < before + 100, "only the result and the next call follow");
+        assert!(recorder.record_call("log", json!({ "text": "a".repeat(10_000) })).is_err());
     }
 
     #[test]
     fn writes_every_member_of_a_call() {
         let mut recorder = RunRecorder::for_tests(10_000);
-        recorder.called("clock", Value::Null).unwrap();
-        recorder.called("random", json!({ "len": 3 })).unwrap();
-        recorder.gives(b"abc", &[]).unwrap();
-        recorder.gave(None);
-        recorder.called("Future_wait", json!({ "futures": [1, 2] })).unwrap();
+        recorder.record_call("clock", Value::Null).unwrap();
+        recorder.record_call("random", json!({ "len": 3 })).unwrap();
+        recorder.record_data(b"abc", &[]).unwrap();
+        recorder.record_result(None);
+        recorder.record_call("Future_wait", json!({ "futures": [1, 2] })).unwrap();
         for handle in [2, 1] {
-            recorder.ended(handle, &Err(CallError::Limit("limit-calls"))).unwrap();
+            recorder.record_upstream_result(handle, &Err(CallError::Limit("limit-calls"))).unwrap();
         }
-        recorder.gave(Some(1));
-        recorder.called("Response_json", json!({ "future": 1 })).unwrap();
+        recorder.record_result(Some(1));
+        recorder.record_call("Response_json", json!({ "future": 1 })).unwrap();
         let body = b"[1,22]";
-        recorder.gives(&body[3..5], body).unwrap();
-        recorder.gave(Some(2));
+        recorder.record_data(&body[3..5], body).unwrap();
+        recorder.record_result(Some(2));
         let document = recorder.finish(None, &AnswerBuilder::default()).unwrap();
         let call = |function: &str| HostCall { function: function.to_owned(), ..HostCall::default() };
         let expected = [
@@ -406,6 +423,6 @@ mod tests {
                 ..call("Response_json")
             },
         ];
-        assert_eq!(RunRecording::read(&document).unwrap().calls, expected);
+        assert_eq!(RunRecording::parse(&document).unwrap().calls, expected);
     }
 }

@@ -12,13 +12,13 @@ use tokio::sync::oneshot;
 use super::{HostCall, RunRecorder};
 use crate::futures::UnstoredCall;
 use crate::guest::MemoryView;
-use crate::host::{HEADERS, head_len, most_waited};
+use crate::host::{MAX_HEADERS, head_len, max_waited_handles};
 use crate::problem::QueryError;
 use crate::record::RecordedBytes;
 use crate::replay::ReplayState;
 
 /// The maximum length of a text in a recording: the maximum size of a call's head.
-const NOTED: u32 = MAX_CALL_HEAD as u32;
+const MAX_NOTED_BYTES: u32 = MAX_CALL_HEAD as u32;
 
 /// The mode of a run's host calls.
 #[derive(Default)]
@@ -27,11 +27,11 @@ pub(crate) enum HostCallMode {
     #[default]
     Off,
     /// Written to a recording.
-    Records(Box<RunRecorder>),
+    Recording(Box<RunRecorder>),
     /// Written to a recording by a job in the pool, which returns the recorder even if it does not run.
-    Lent(oneshot::Receiver<Box<RunRecorder>>),
+    RecordingInPool(oneshot::Receiver<Box<RunRecorder>>),
     /// Answered from a recording.
-    Plays(Box<ReplayState>),
+    Replaying(Box<ReplayState>),
 }
 
 impl HostCallMode {
@@ -40,13 +40,13 @@ impl HostCallMode {
     }
 
     /// Lends the recorder of a recorded run to a job. It returns when it is dropped.
-    pub(crate) fn lend(
+    pub(crate) fn lend_recorder(
         &mut self,
     ) -> Option<impl DerefMut<Target = Box<RunRecorder>> + Send + 'static + use<>> {
         match std::mem::take(self) {
-            Self::Records(recorder) => {
+            Self::Recording(recorder) => {
                 let (owner, returned) = oneshot::channel();
-                *self = Self::Lent(returned);
+                *self = Self::RecordingInPool(returned);
                 // If the run was cancelled, nothing needs the recording any more.
                 Some(scopeguard::guard(recorder, |recorder| drop(owner.send(recorder))))
             }
@@ -60,84 +60,84 @@ impl HostCallMode {
     /// Returns the recorder of a recorded run. Waits for the job that it is lent to.
     pub(crate) async fn into_recorder(self) -> Option<Box<RunRecorder>> {
         match self {
-            Self::Records(recorder) => Some(recorder),
-            Self::Lent(returned) => returned.await.ok(),
-            Self::Off | Self::Plays(_) => None,
+            Self::Recording(recorder) => Some(recorder),
+            Self::RecordingInPool(returned) => returned.await.ok(),
+            Self::Off | Self::Replaying(_) => None,
         }
     }
 
     /// Reports a host call. In a replay, returns the upstream calls that finish at this point.
-    pub(crate) fn called(
+    pub(crate) fn record_call(
         &mut self,
         function: &'static str,
         with: Value,
     ) -> Result<Vec<UnstoredCall>, QueryError> {
         match self {
-            Self::Off | Self::Lent(_) => Ok(Vec::new()),
-            Self::Records(recorder) => recorder.called(function, with).map(|()| Vec::new()),
-            Self::Plays(player) => player.called(function, &with),
+            Self::Off | Self::RecordingInPool(_) => Ok(Vec::new()),
+            Self::Recording(recorder) => recorder.record_call(function, with).map(|()| Vec::new()),
+            Self::Replaying(player) => player.replay_call(function, &with),
         }
     }
 
     /// Reports a finished upstream call.
-    pub(crate) fn ended(
+    pub(crate) fn record_upstream_result(
         &mut self,
         handle: i32,
         result: &Result<ProgramResponse, CallError>,
     ) -> Result<(), QueryError> {
         match self {
-            Self::Records(recorder) => recorder.ended(handle, result),
-            Self::Off | Self::Lent(_) | Self::Plays(_) => Ok(()),
+            Self::Recording(recorder) => recorder.record_upstream_result(handle, result),
+            Self::Off | Self::RecordingInPool(_) | Self::Replaying(_) => Ok(()),
         }
     }
 
     /// Reports the bytes that a host function returns. `body` is the response's body that they may be part
     /// of.
-    pub(crate) fn gives(&mut self, bytes: &[u8], body: &[u8]) -> Result<(), QueryError> {
+    pub(crate) fn record_data(&mut self, bytes: &[u8], body: &[u8]) -> Result<(), QueryError> {
         match self {
-            Self::Records(recorder) => recorder.gives(bytes, body),
-            Self::Off | Self::Lent(_) | Self::Plays(_) => Ok(()),
+            Self::Recording(recorder) => recorder.record_data(bytes, body),
+            Self::Off | Self::RecordingInPool(_) | Self::Replaying(_) => Ok(()),
         }
     }
 
     /// Reports the result of a host function.
-    pub(crate) fn gave(&mut self, result: Option<i64>) -> Result<(), QueryError> {
+    pub(crate) fn record_result(&mut self, result: Option<i64>) -> Result<(), QueryError> {
         match self {
-            Self::Off | Self::Lent(_) => Ok(()),
-            Self::Records(recorder) => {
-                recorder.gave(result);
+            Self::Off | Self::RecordingInPool(_) => Ok(()),
+            Self::Recording(recorder) => {
+                recorder.record_result(result);
                 Ok(())
             }
-            Self::Plays(player) => player.gave(result),
+            Self::Replaying(player) => player.check_result(result),
         }
     }
 
     /// Returns the recorded host call in a replay.
-    pub(crate) fn recorded(&self) -> Option<&HostCall> {
+    pub(crate) fn replayed_call(&self) -> Option<&HostCall> {
         match self {
-            Self::Plays(player) => player.current(),
-            Self::Off | Self::Records(_) | Self::Lent(_) => None,
+            Self::Replaying(player) => player.current_call(),
+            Self::Off | Self::Recording(_) | Self::RecordingInPool(_) => None,
         }
     }
 
     /// Whether upstream calls are answered from a recording.
-    pub(crate) fn plays(&self) -> bool {
-        matches!(self, Self::Plays(_))
+    pub(crate) fn is_replaying(&self) -> bool {
+        matches!(self, Self::Replaying(_))
     }
 
     /// Reports that the program waits. An error in a replay, where all calls that finish have finished by
     /// now.
-    pub(crate) fn waits(&self) -> Result<(), QueryError> {
+    pub(crate) fn check_can_wait(&self) -> Result<(), QueryError> {
         match self {
-            Self::Plays(player) => Err(player.waits()),
-            Self::Off | Self::Records(_) | Self::Lent(_) => Ok(()),
+            Self::Replaying(player) => Err(player.wait_error()),
+            Self::Off | Self::Recording(_) | Self::RecordingInPool(_) => Ok(()),
         }
     }
 
-    fn fits(&mut self, bytes: u32) -> Result<(), QueryError> {
+    fn check_fits(&mut self, bytes: u32) -> Result<(), QueryError> {
         match self {
-            Self::Records(recorder) => recorder.fits(bytes as usize),
-            Self::Off | Self::Lent(_) | Self::Plays(_) => Ok(()),
+            Self::Recording(recorder) => recorder.check_fits(bytes as usize),
+            Self::Off | Self::RecordingInPool(_) | Self::Replaying(_) => Ok(()),
         }
     }
 }
@@ -151,39 +151,39 @@ pub(crate) fn note_bytes(bytes: Bytes) -> Value {
 /// itself reports the error.
 impl MemoryView<'_> {
     /// Returns bytes, as text if they are UTF-8.
-    pub(crate) fn note(&mut self, address: u32, len: u32) -> Result<Value, QueryError> {
-        self.guest.tape.fits(len)?;
+    pub(crate) fn note_argument(&mut self, address: u32, len: u32) -> Result<Value, QueryError> {
+        self.guest.tape.check_fits(len)?;
         let bytes = self.slice(address, len).unwrap_or_default();
         Ok(note_bytes(bytes.to_vec().into()))
     }
 
     /// Returns a text, cut to the maximum length in recordings.
     pub(crate) fn note_text(&mut self, address: u32, len: u32) -> Result<Value, QueryError> {
-        self.note(address, len.min(NOTED))
+        self.note_argument(address, len.min(MAX_NOTED_BYTES))
     }
 
     /// Returns an array of numbers.
     pub(crate) fn note_numbers(&mut self, address: u32, count: u32) -> Result<Value, QueryError> {
-        let count = if u64::from(count) > most_waited(self.guest) { 0 } else { count };
+        let count = if u64::from(count) > max_waited_handles(self.guest) { 0 } else { count };
         let len = count.saturating_mul(4);
-        self.guest.tape.fits(count.saturating_mul(size_of::<Value>() as u32))?;
+        self.guest.tape.check_fits(count.saturating_mul(size_of::<Value>() as u32))?;
         let words = self.slice(address, len).unwrap_or_default().as_chunks::<4>().0;
         Ok(words.iter().map(|word| i32::from_le_bytes(*word)).collect())
     }
 
     /// Returns the body of an `orfa_request`, if it is too long to be recorded inline.
     pub(crate) fn long_body(&self, address: u32) -> Option<(u32, u32)> {
-        if !matches!(self.guest.tape, HostCallMode::Records(_)) {
+        if !matches!(self.guest.tape, HostCallMode::Recording(_)) {
             return None;
         }
-        let [.., body, len] = self.words::<8>(address).ok()?;
+        let [.., body, len] = self.read_words::<8>(address).ok()?;
         (len as usize > SHORT_TEXT && self.slice(body, len).is_ok()).then_some((body, len))
     }
 
     /// Returns an `orfa_request`, or null if its head is out of bounds or too large. Leaves out a body that
     /// is too long to be recorded inline.
     pub(crate) fn note_request(&mut self, address: u32) -> Result<Value, QueryError> {
-        let Ok(words) = self.words(address) else { return Ok(Value::Null) };
+        let Ok(words) = self.read_words(address) else { return Ok(Value::Null) };
         if !head_len(self, words).is_ok_and(|len| len <= MAX_CALL_HEAD) {
             return Ok(Value::Null);
         }
@@ -191,17 +191,17 @@ impl MemoryView<'_> {
         let (method, url) = (self.note_text(method, method_len)?, self.note_text(url, url_len)?);
         let headers = self.note_headers(headers, count)?;
         let body = match self.long_body(address) {
-            Some((_, len)) => self.guest.tape.fits(len).map(|()| Value::Null)?,
-            None => self.note(body, body_len)?,
+            Some((_, len)) => self.guest.tape.check_fits(len).map(|()| Value::Null)?,
+            None => self.note_argument(body, body_len)?,
         };
         Ok(json!({ "method": method, "url": url, "headers": headers, "body": body }))
     }
 
     fn note_headers(&mut self, address: u32, count: u32) -> Result<Vec<(Value, Value)>, QueryError> {
         let mut headers = Vec::new();
-        for index in 0..count.min(HEADERS) {
+        for index in 0..count.min(MAX_HEADERS) {
             let at = address.saturating_add(index * query_abi::HEADER_BYTES);
-            let Ok([name, name_len, value, value_len]) = self.words(at) else { break };
+            let Ok([name, name_len, value, value_len]) = self.read_words(at) else { break };
             headers.push((self.note_text(name, name_len)?, self.note_text(value, value_len)?));
         }
         Ok(headers)

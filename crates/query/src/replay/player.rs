@@ -14,14 +14,14 @@ use crate::record::{HostCall, RecordedResponse, RunEnd, RunRecording};
 
 /// Host functions for output. A changed program may produce other output, as long as it requests the same
 /// data.
-const SAID: &[&str] = &["done", "fail", "header", "log", "status"];
+const OUTPUT_FUNCTIONS: &[&str] = &["done", "fail", "header", "log", "status"];
 
 /// The reason why a replay stops.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplayStop {
     /// The recorded run ended here.
     #[error("the recorded run ended here")]
-    Over,
+    RecordedEnd,
     /// The program diverged from the recording.
     #[error("host call {number}: the program calls {asked}, where the recording has {recorded}")]
     Call { number: usize, asked: String, recorded: String },
@@ -38,86 +38,92 @@ pub(crate) enum ReplayStop {
 pub(crate) struct ReplayState {
     recording: RunRecording,
     /// Whether the program is the recorded one.
-    exact: bool,
+    is_exact: bool,
     /// The number of recorded host calls that have been replayed.
-    behind: usize,
+    replayed_count: usize,
     /// The number of host calls that the program made.
-    made: usize,
+    call_count: usize,
     /// The index of the current recorded host call.
     current: Option<usize>,
 }
 
 impl ReplayState {
-    pub(crate) fn new(recording: RunRecording, exact: bool) -> Self {
-        Self { recording, exact, behind: 0, made: 0, current: None }
+    pub(crate) fn new(recording: RunRecording, is_exact: bool) -> Self {
+        Self { recording, is_exact, replayed_count: 0, call_count: 0, current: None }
     }
 
     /// Returns the number of host calls that the program made, and the number of recorded calls that are
     /// left.
-    pub(crate) fn place(&self) -> (usize, usize) {
-        (self.made, self.recording.calls.len() - self.behind)
+    pub(crate) fn progress(&self) -> (usize, usize) {
+        (self.call_count, self.recording.calls.len() - self.replayed_count)
     }
 
-    pub(crate) fn current(&self) -> Option<&HostCall> {
+    pub(crate) fn current_call(&self) -> Option<&HostCall> {
         self.recording.calls.get(self.current?)
     }
 
     /// Replays a host call. Returns the upstream calls that finish at this point.
-    pub(crate) fn called(&mut self, function: &str, with: &Value) -> Result<Vec<UnstoredCall>, QueryError> {
-        self.made += 1;
+    pub(crate) fn replay_call(
+        &mut self,
+        function: &str,
+        with: &Value,
+    ) -> Result<Vec<UnstoredCall>, QueryError> {
+        self.call_count += 1;
         self.current = None;
-        if !self.exact {
-            if SAID.contains(&function) {
+        if !self.is_exact {
+            if OUTPUT_FUNCTIONS.contains(&function) {
                 return Ok(Vec::new());
             }
-            self.skip_said();
+            self.skip_output_calls();
         }
-        let Some(call) = self.recording.calls.get(self.behind) else { return Err(self.over(function, with)) };
+        let Some(call) = self.recording.calls.get(self.replayed_count) else {
+            return Err(self.after_end_error(function, with));
+        };
         if call.function != function || call.with != *with {
-            return Err(self.other(function, with, shown(&call.function, &call.with)));
+            return Err(self.call_mismatch(function, with, format_call(&call.function, &call.with)));
         }
-        self.current = Some(self.behind);
-        self.behind += 1;
-        if self.behind == self.recording.calls.len()
+        self.current = Some(self.replayed_count);
+        self.replayed_count += 1;
+        if self.replayed_count == self.recording.calls.len()
             && matches!(self.recording.end, RunEnd::Problem { inside: true, .. })
         {
-            return Err(ReplayStop::Over.into());
+            return Err(ReplayStop::RecordedEnd.into());
         }
-        Ok(self
-            .current()
-            .map_or(Vec::new(), |call| call.ended.iter().filter_map(|handle| self.ended(*handle)).collect()))
+        Ok(self.current_call().map_or(Vec::new(), |call| {
+            call.ended.iter().filter_map(|handle| self.recorded_result(*handle)).collect()
+        }))
     }
 
-    fn skip_said(&mut self) {
-        let calls = self.recording.calls.iter().skip(self.behind);
-        self.behind += calls.take_while(|call| SAID.contains(&&*call.function)).count();
+    fn skip_output_calls(&mut self) {
+        let calls = self.recording.calls.iter().skip(self.replayed_count);
+        self.replayed_count += calls.take_while(|call| OUTPUT_FUNCTIONS.contains(&&*call.function)).count();
     }
 
     /// Returns the error for a host call after the end of the recording.
-    fn over(&self, function: &str, with: &Value) -> QueryError {
+    fn after_end_error(&self, function: &str, with: &Value) -> QueryError {
         match self.recording.end {
-            RunEnd::Problem { .. } => ReplayStop::Over.into(),
-            RunEnd::Answer { .. } => self.other(function, with, "no more".into()),
+            RunEnd::Problem { .. } => ReplayStop::RecordedEnd.into(),
+            RunEnd::Answer { .. } => self.call_mismatch(function, with, "no more".into()),
         }
     }
 
-    fn other(&self, function: &str, with: &Value, recorded: String) -> QueryError {
-        ReplayStop::Call { number: self.made, asked: shown(function, with), recorded }.into()
+    fn call_mismatch(&self, function: &str, with: &Value, recorded: String) -> QueryError {
+        ReplayStop::Call { number: self.call_count, asked: format_call(function, with), recorded }.into()
     }
 
     /// Returns the error for a wait that does not end in the recording.
-    pub(crate) fn waits(&self) -> QueryError {
-        ReplayStop::Wait { number: self.made }.into()
+    pub(crate) fn wait_error(&self) -> QueryError {
+        ReplayStop::Wait { number: self.call_count }.into()
     }
 
     /// Checks the result of a host function.
-    pub(crate) fn gave(&self, result: Option<i64>) -> Result<(), QueryError> {
-        let Some(call) = self.current().filter(|call| call.result != result) else { return Ok(()) };
+    pub(crate) fn check_result(&self, result: Option<i64>) -> Result<(), QueryError> {
+        let Some(call) = self.current_call().filter(|call| call.result != result) else { return Ok(()) };
         let said = |result: Option<i64>| result.map_or("nothing".into(), |number| number.to_string());
         let (gives, recorded) = (said(result), said(call.result));
         Err(ReplayStop::Result {
-            number: self.made,
-            call: shown(&call.function, &call.with),
+            number: self.call_count,
+            call: format_call(&call.function, &call.with),
             gives,
             recorded,
         }
@@ -125,10 +131,10 @@ impl ReplayState {
     }
 
     /// Returns the recorded result of an upstream call.
-    fn ended(&self, handle: i32) -> Option<UnstoredCall> {
+    fn recorded_result(&self, handle: i32) -> Option<UnstoredCall> {
         let number = usize::try_from(handle).ok()?.checked_sub(1)?;
         let result = match self.recording.responses.get(&handle)? {
-            RecordedResponse::Error(code) => Err(error(*code)),
+            RecordedResponse::Error(code) => Err(recorded_error(*code)),
             RecordedResponse::Answer { status, headers, body } => Ok(ProgramResponse {
                 status: StatusCode::from_u16(*status).ok()?,
                 headers: read_headers(&headers.0),
@@ -140,7 +146,7 @@ impl ReplayState {
 }
 
 /// Formats a host call on one line.
-fn shown(function: &str, with: &Value) -> String {
+fn format_call(function: &str, with: &Value) -> String {
     let with = if with.is_null() { String::new() } else { short(&with.to_string()) };
     format!("`{function}` {with}").trim_end().to_owned()
 }
@@ -162,7 +168,7 @@ fn read_header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
 }
 
 /// Returns an error that a program sees as this code.
-fn error(code: i32) -> CallError {
+fn recorded_error(code: i32) -> CallError {
     let (service, source) = (Arc::from("recorded"), "recorded".into());
     match code {
         code if code == AbiCode::Unreachable as i32 => CallError::Unreachable { service, source },

@@ -24,13 +24,13 @@ use services::headers::list_members;
 use services::{CallRights, RequestCall, StreamedServiceBody, ToProblem, UpstreamService};
 use sha2::{Digest, Sha256};
 
-use super::{METHODS, QueryRoute, RouteDocuments, in_time};
-use crate::ask::{FORM, ProgramLanguage};
+use super::{METHODS, QueryRoute, RouteDocuments, within_deadline};
+use crate::ask::{FORM_MEDIA_TYPE, ProgramLanguage};
 use crate::config::{AllowedPrograms, CallerLimits, QueryConfig, QueryLimitsConfig};
 use crate::guest::CallPermissions;
 use crate::limits::{LimitKind, RunLimits};
 use crate::owner::ProgramHash;
-use crate::stored::{StoredPrograms, hex};
+use crate::stored::{StoredPrograms, to_hex};
 
 /// The path of the types, relative to the route's path.
 pub(crate) const TYPES: &str = "types.d.ts";
@@ -44,7 +44,7 @@ const NOSNIFF: (HeaderName, HeaderValue) =
 /// The pages of a route, by rights and limits.
 pub(super) struct DescriptionPages {
     route: Arc<DescribedRoute>,
-    made: Mutex<Vec<(PageKey, Arc<DescriptionPage>)>>,
+    cache: Mutex<Vec<(PageKey, Arc<DescriptionPage>)>>,
 }
 
 /// The parts of a route that its pages are made of.
@@ -86,32 +86,32 @@ impl DescriptionPages {
         documents: &RouteDocuments,
         stored: &StoredPrograms,
     ) -> Self {
-        let stored = stored.listed().map(|(name, hash)| (name.to_owned(), *hash)).collect();
+        let stored = stored.all_versions().map(|(name, hash)| (name.to_owned(), *hash)).collect();
         let (config, access, documents) = (config.clone(), Arc::clone(access), documents.clone());
         let route = Arc::new(DescribedRoute { path, config, access, documents, stored });
-        Self { route, made: Mutex::default() }
+        Self { route, cache: Mutex::default() }
     }
 
     fn get(&self, row: &PageKey) -> Option<Arc<DescriptionPage>> {
-        let made = self.made();
+        let made = self.lock_cache();
         made.iter().find(|(known, _)| is_same_row(known, row)).map(|(_, page)| Arc::clone(page))
     }
 
-    fn put(&self, row: PageKey, page: &Arc<DescriptionPage>) {
-        let mut made = self.made();
+    fn insert(&self, row: PageKey, page: &Arc<DescriptionPage>) {
+        let mut made = self.lock_cache();
         // Concurrent requests may have made the same page.
         if !made.iter().any(|(known, _)| is_same_row(known, &row)) {
             made.push((row, Arc::clone(page)));
         }
     }
 
-    fn made(&self) -> MutexGuard<'_, Vec<(PageKey, Arc<DescriptionPage>)>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_cache(&self) -> MutexGuard<'_, Vec<(PageKey, Arc<DescriptionPage>)>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn is_same_row((rights, limits): &PageKey, (other_rights, other_limits): &PageKey) -> bool {
-    same(rights.as_ref(), other_rights.as_ref()) && same(limits.as_ref(), other_limits.as_ref())
+    is_same_arc(rights.as_ref(), other_rights.as_ref()) && is_same_arc(limits.as_ref(), other_limits.as_ref())
 }
 
 impl QueryRoute {
@@ -122,7 +122,7 @@ impl QueryRoute {
             return None;
         }
         match self.stored_name(request.uri().path()) {
-            Some(name) => (name == TYPES && !self.stored.has(name)).then_some(true),
+            Some(name) => (name == TYPES && !self.stored.contains(name)).then_some(true),
             None => Some(prefers_types(request.headers())),
         }
     }
@@ -134,18 +134,18 @@ impl QueryRoute {
         wants_types: bool,
         seen: &RequestCall,
     ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-        let page = self.page((seen.rights.clone(), head.extensions.get().cloned()), seen).await?;
+        let page = self.get_page((seen.rights.clone(), head.extensions.get().cloned()), seen).await?;
         let (body, content_type) = match wants_types {
             true => (page.types.clone(), TYPESCRIPT),
-            false => (self.whole(&page, head, seen), "application/json"),
+            false => (self.full_description(&page, head, seen), "application/json"),
         };
         // The types do not depend on the host.
         let differs = match wants_types {
             true => &b"types"[..],
             false => body.get(page.about.len()..).unwrap_or_default(),
         };
-        let tag = tag(&page, differs);
-        let mut response = match is_known(&head.headers, &tag) {
+        let tag = entity_tag(&page, differs);
+        let mut response = match matches_etag(&head.headers, &tag) {
             true => not_modified(),
             false => Response::new(services::body::full(body)),
         };
@@ -160,7 +160,7 @@ impl QueryRoute {
     }
 
     /// Returns the page of a row. The first request of each row has it made in the pool.
-    async fn page(
+    async fn get_page(
         &self,
         row: PageKey,
         seen: &RequestCall,
@@ -168,7 +168,7 @@ impl QueryRoute {
         if let Some(page) = self.pages.get(&row) {
             return Ok(page);
         }
-        let caps = RunLimits::caps(&self.config.limits);
+        let caps = RunLimits::from_config(&self.config.limits);
         let request = JobRequest {
             kind: "describe",
             payer: seen.quota_key(),
@@ -176,17 +176,17 @@ impl QueryRoute {
             deadline: seen.budget.started + caps.millis(LimitKind::Deadline),
         };
         let (route, limits, seen) = (Arc::clone(&self.pages.route), row.1.clone(), seen.clone());
-        let make = move |_: &JobContext| Arc::new(route.page(limits.as_deref(), &seen));
+        let make = move |_: &JobContext| Arc::new(route.build_page(limits.as_deref(), &seen));
         let made = self.runtime.offload().run_paced(request, make).await;
-        let page = in_time(Some(made.map_err(Into::into)), &caps)?;
-        self.pages.put(row, &page);
+        let page = within_deadline(Some(made.map_err(Into::into)), &caps)?;
+        self.pages.insert(row, &page);
         Ok(page)
     }
 
     /// Returns the description with an example that can be copied into a shell.
-    fn whole(&self, page: &DescriptionPage, head: &Parts, seen: &RequestCall) -> Bytes {
+    fn full_description(&self, page: &DescriptionPage, head: &Parts, seen: &RequestCall) -> Bytes {
         let route = &*self.pages.route;
-        let url = format!("{}{}", origin(head, seen), route.path);
+        let url = format!("{}{}", client_origin(head, seen), route.path);
         let stored = route.stored.first().map(|(name, _)| name);
         let example = match (route.config.programs, stored, &page.program) {
             (AllowedPrograms::Stored, Some(name), _) => json!({ "curl": format!("curl '{url}/{name}'") }),
@@ -207,18 +207,19 @@ impl QueryRoute {
 }
 
 impl DescribedRoute {
-    fn page(&self, limits: Option<&CallerLimits>, seen: &RequestCall) -> DescriptionPage {
-        let visible = self.visible(seen);
-        let open: Vec<CallableService<'_>> = visible.iter().map(VisibleService::open).collect();
-        let limits = limits.map_or(self.config.limits, |caller| self.config.limits.and(caller));
-        let about = Value::Object(self.about(&visible, &limits)).to_string();
+    fn build_page(&self, limits: Option<&CallerLimits>, seen: &RequestCall) -> DescriptionPage {
+        let visible = self.visible_services(seen);
+        let open: Vec<CallableService<'_>> = visible.iter().map(VisibleService::to_openapi).collect();
+        let limits =
+            limits.map_or(self.config.limits, |caller| self.config.limits.with_caller_limits(caller));
+        let about = Value::Object(self.build_about(&visible, &limits)).to_string();
         let types = openapi::generate_types(&open);
         let hash = Sha256::new().chain_update(&about).chain_update(&types).finalize().into();
-        DescriptionPage { about, program: example(&visible), types: types.into(), hash }
+        DescriptionPage { about, program: example_program(&visible), types: types.into(), hash }
     }
 
     /// Returns the services that a caller may use on this route, sorted by name.
-    fn visible(&self, seen: &RequestCall) -> Vec<VisibleService<'_>> {
+    fn visible_services(&self, seen: &RequestCall) -> Vec<VisibleService<'_>> {
         let mut services: Vec<&UpstreamService> =
             self.access.services.values().map(|service| &**service).collect();
         services.sort_by_key(|service| service.name());
@@ -238,8 +239,8 @@ impl DescribedRoute {
         visible.filter(|visible| !visible.methods.is_empty()).collect()
     }
 
-    fn about(&self, visible: &[VisibleService<'_>], limits: &QueryLimitsConfig) -> Map<String, Value> {
-        let caps = RunLimits::caps(limits);
+    fn build_about(&self, visible: &[VisibleService<'_>], limits: &QueryLimitsConfig) -> Map<String, Value> {
+        let caps = RunLimits::from_config(limits);
         let caps = LimitKind::ALL.map(|limit| (limit.word(), caps.value(limit)));
         let header = caps.map(|(word, value)| format!("{word}={value}")).join(", ");
         let mut sizes: Map<String, Value> =
@@ -249,8 +250,9 @@ impl DescribedRoute {
         let modes: Vec<&str> = self.config.modes.iter().map(|mode| mode.word()).collect();
         let stored = self.stored.iter();
         let stored: Vec<Value> =
-            stored.map(|(name, hash)| json!({ "name": name, "hash": hex(hash) })).collect();
-        let services = visible.iter().map(|visible| (visible.service.name().to_string(), visible.about()));
+            stored.map(|(name, hash)| json!({ "name": name, "hash": to_hex(hash) })).collect();
+        let services =
+            visible.iter().map(|visible| (visible.service.name().to_string(), visible.build_about()));
         let about = [
             ("path", json!(self.path)),
             ("methods", json!(METHODS.split(", ").collect::<Vec<_>>())),
@@ -269,7 +271,7 @@ impl DescribedRoute {
 }
 
 impl VisibleService<'_> {
-    fn open(&self) -> CallableService<'_> {
+    fn to_openapi(&self) -> CallableService<'_> {
         CallableService {
             name: self.service.name(),
             document: self.document,
@@ -277,11 +279,12 @@ impl VisibleService<'_> {
         }
     }
 
-    fn about(&self) -> Value {
+    fn build_about(&self) -> Value {
         let methods: Vec<&str> = self.methods.iter().map(|method| method.as_str()).collect();
         let mut about = json!({ "methods": methods });
         if let (Some(document), Value::Object(about)) = (self.document, &mut about) {
-            let operations: Vec<Value> = self.operations.iter().map(|operation| told(operation)).collect();
+            let operations: Vec<Value> =
+                self.operations.iter().map(|operation| operation_to_json(operation)).collect();
             about.insert("title".to_owned(), document.title.as_str().into());
             about.insert("operations".to_owned(), operations.into());
         }
@@ -289,7 +292,7 @@ impl VisibleService<'_> {
     }
 }
 
-fn told(operation: &OpenApiOperation) -> Value {
+fn operation_to_json(operation: &OpenApiOperation) -> Value {
     let parameters = operation.parameters.iter().map(|parameter| {
         let mut told = json!({ "name": parameter.name, "in": parameter.place.name() });
         if parameter.is_required {
@@ -312,7 +315,7 @@ fn told(operation: &OpenApiOperation) -> Value {
 
 /// Returns a program that calls the first operation without required parameters. Safe within a shell's single
 /// quotes.
-fn example(visible: &[VisibleService<'_>]) -> Option<String> {
+fn example_program(visible: &[VisibleService<'_>]) -> Option<String> {
     let asks_nothing = |operation: &&&OpenApiOperation| {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
         operation.method == "GET"
@@ -334,11 +337,11 @@ fn media_types() -> [&'static str; 4] {
     let [wasm, javascript, typescript] =
         [ProgramLanguage::Wasm, ProgramLanguage::Javascript, ProgramLanguage::Typescript]
             .map(ProgramLanguage::media_type);
-    [wasm, javascript, typescript, FORM]
+    [wasm, javascript, typescript, FORM_MEDIA_TYPE]
 }
 
 /// Returns the origin as the client sees it, or a placeholder if its host is not safe within shell quotes.
-fn origin(head: &Parts, seen: &RequestCall) -> String {
+fn client_origin(head: &Parts, seen: &RequestCall) -> String {
     let host = || head.headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = head.uri.authority().map(http::uri::Authority::as_str).or_else(host);
     let plain =
@@ -359,7 +362,7 @@ fn prefers_types(headers: &HeaderMap) -> bool {
     })
 }
 
-fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+fn is_same_arc<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
         (None, None) => true,
@@ -368,13 +371,13 @@ fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
 }
 
 /// Returns the entity tag of a page with the parts that differ between its responses.
-fn tag(page: &DescriptionPage, differs: &[u8]) -> String {
+fn entity_tag(page: &DescriptionPage, differs: &[u8]) -> String {
     let digest = Sha256::new().chain_update(page.hash).chain_update(differs).finalize().into();
-    format!("\"{}\"", &hex(&digest)[..32])
+    format!("\"{}\"", &to_hex(&digest)[..32])
 }
 
 /// Whether the client has this version (RFC 9110, section 13.1.2).
-fn is_known(headers: &HeaderMap, tag: &str) -> bool {
+fn matches_etag(headers: &HeaderMap, tag: &str) -> bool {
     let is_it = |known: &[u8]| known == b"*" || known.strip_prefix(b"W/").unwrap_or(known) == tag.as_bytes();
     list_members(headers, &IF_NONE_MATCH).any(is_it)
 }

@@ -45,18 +45,18 @@ pub struct KeyConfig {
 type SigningKeyError = (String, &'static str);
 
 /// The first bytes of the SubjectPublicKeyInfo of every P-256 key (RFC 5480). The point follows.
-pub(super) const PREFIX: [u8; 26] = [
+pub(super) const SPKI_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
 /// Returns the uncompressed point of a public key.
-pub(super) fn public_key_of(text: &str) -> Result<Vec<u8>, SigningKeyError> {
+pub(super) fn parse_public_key(text: &str) -> Result<Vec<u8>, SigningKeyError> {
     let hint = "write what `orfa keys new` printed, or the PEM that `openssl pkey -pubout` prints";
     let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
     let der = STANDARD.decode(lines.collect::<String>());
     let der = der.map_err(|_| ("the key is not base64".to_owned(), hint))?;
-    let point = der.strip_prefix(&PREFIX).filter(|point| is_point(point));
+    let point = der.strip_prefix(&SPKI_PREFIX).filter(|point| is_point(point));
     point.map(<[u8]>::to_vec).ok_or_else(|| ("this is not a public key on P-256".to_owned(), hint))
 }
 
@@ -69,12 +69,12 @@ fn is_point(point: &[u8]) -> bool {
 
 /// Returns the text of a public key in the config's format.
 #[must_use]
-pub fn public_key(point: &[u8]) -> String {
-    STANDARD.encode([&PREFIX, point].concat())
+pub fn format_public_key(point: &[u8]) -> String {
+    STANDARD.encode([&SPKI_PREFIX, point].concat())
 }
 
 /// Parses a date, or a date with time, in UTC (RFC 3339).
-pub(super) fn date(text: &str) -> Result<SystemTime, SigningKeyError> {
+pub(super) fn parse_date(text: &str) -> Result<SystemTime, SigningKeyError> {
     let moment = if text.contains('T') { text.to_owned() } else { format!("{text}T00:00:00Z") };
     let moment: Result<DateTime, _> = moment.parse();
     let wrong = |_| (format!("`{text}` is not a date"), "write 2027-01-01, or 2027-01-01T12:00:00Z");
@@ -87,8 +87,9 @@ mod tests {
 
     #[test]
     fn parses_dates_and_times() {
-        let seconds =
-            |text| date(text).map(|date| date.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs());
+        let seconds = |text| {
+            parse_date(text).map(|date| date.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs())
+        };
         assert_eq!(seconds("1970-01-01"), Ok(0));
         assert_eq!(seconds("2024-02-29"), Ok(1_709_164_800));
         assert_eq!(seconds("2027-01-01T12:00:01Z"), Ok(1_798_804_801));
@@ -102,14 +103,14 @@ mod tests {
             "27-01-01",
             "+027-01-01",
         ] {
-            assert!(date(wrong).is_err(), "{wrong}");
+            assert!(parse_date(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn rejects_keys_that_are_not_curve_points() {
-        assert!(public_key_of("not base64!").is_err());
-        let nowhere = public_key(&[&[4][..], &[1; 64]].concat());
-        assert!(public_key_of(&nowhere).is_err(), "it is not on the curve");
+        assert!(parse_public_key("not base64!").is_err());
+        let nowhere = format_public_key(&[&[4][..], &[1; 64]].concat());
+        assert!(parse_public_key(&nowhere).is_err(), "it is not on the curve");
     }
 }

@@ -14,7 +14,7 @@ use oxc_allocator::Allocator;
 
 /// Three times the need of the densest source that is not hostile.
 const BYTES_PER_BYTE: usize = 256;
-const BYTES_AT_LEAST: usize = 1 << 20;
+const MIN_BYTES: usize = 1 << 20;
 
 pub(super) struct SyntaxArena {
     /// Never dropped, since it would free memory that it does not own.
@@ -33,7 +33,7 @@ impl SyntaxArena {
     /// Creates an arena for the tree of a source, or returns `None` if there is no memory for it. Pages are
     /// not allocated until they are written to.
     pub(super) fn for_source(source: &str) -> Option<Self> {
-        let size = source.len().checked_mul(BYTES_PER_BYTE)?.checked_add(BYTES_AT_LEAST)?;
+        let size = source.len().checked_mul(BYTES_PER_BYTE)?.checked_add(MIN_BYTES)?;
         let mut memory: Vec<ArenaBlock> = Vec::new();
         memory.try_reserve_exact(size / size_of::<ArenaBlock>()).ok()?;
         let layout = Layout::array::<ArenaBlock>(memory.capacity()).ok()?;
@@ -58,5 +58,5 @@ impl Deref for SyntaxArena {
 const _: () = {
     assert!(size_of::<ArenaBlock>().is_multiple_of(Allocator::RAW_MIN_ALIGN));
     assert!(align_of::<ArenaBlock>() >= Allocator::RAW_MIN_ALIGN);
-    assert!(BYTES_AT_LEAST > Allocator::RAW_MIN_SIZE);
+    assert!(MIN_BYTES > Allocator::RAW_MIN_SIZE);
 };

@@ -9,20 +9,20 @@ use oxc_span::{GetSpan, Span};
 
 use super::shape::TreeShape;
 use super::text::{ErasedSpans, SeamKind, TokenPositions, is_line_break};
-use super::{SyntaxError, erase::kept::is_kept};
+use super::{SyntaxError, erase::javascript_syntax::is_runtime_statement};
 
-mod kept;
+mod javascript_syntax;
 
 pub(super) struct TypeEraser<'s> {
     source: &'s str,
     tokens: TokenPositions<'s>,
-    erased: ErasedSpans,
+    erasures: ErasedSpans,
     shape: TreeShape,
-    refused: Option<SyntaxError>,
+    first_error: Option<SyntaxError>,
 }
 
 impl<'s> TypeEraser<'s> {
-    pub(super) fn run(
+    pub(super) fn erase_types(
         source: &'s str,
         tokens: &'s [Token],
         program: &Program<'_>,
@@ -30,46 +30,47 @@ impl<'s> TypeEraser<'s> {
         let mut eraser = Self {
             source,
             tokens: TokenPositions(tokens),
-            erased: ErasedSpans::default(),
+            erasures: ErasedSpans::default(),
             shape: TreeShape::default(),
-            refused: None,
+            first_error: None,
         };
         eraser.visit_program(program);
-        match eraser.refused {
+        match eraser.first_error {
             Some(error) => Err(error),
-            None => Ok((eraser.erased, eraser.shape)),
+            None => Ok((eraser.erasures, eraser.shape)),
         }
     }
 
     fn erase(&mut self, span: Span) {
-        self.erased.erase(span.start, span.end);
+        self.erasures.erase(span.start, span.end);
     }
 
     fn erase_at_seam(&mut self, start: u32, end: u32, seam: SeamKind) {
-        self.erased.erase(start, end);
-        self.erased.seam(start, seam);
+        self.erasures.erase(start, end);
+        self.erasures.add_seam(start, seam);
     }
 
     /// Records an error. The first one counts, since the walk goes from top to bottom.
-    fn refuse(&mut self, span: Span, message: &str, hint: &str) {
+    fn record_error(&mut self, span: Span, message: &str, hint: &str) {
         let source = self.source;
-        self.refused
-            .get_or_insert_with(|| SyntaxError::at(source, span.start, message, Some(hint.to_owned())));
+        self.first_error.get_or_insert_with(|| {
+            SyntaxError::at_offset(source, span.start, message, Some(hint.to_owned()))
+        });
     }
 
     /// Erases an entry of a list together with the comma after it.
     fn erase_entry(&mut self, span: Span) {
         self.erase(span);
-        if let Some(comma) = self.tokens.from(span.end).filter(|t| t.kind() == Kind::Comma) {
+        if let Some(comma) = self.tokens.first_from(span.end).filter(|t| t.kind() == Kind::Comma) {
             self.erase(comma.span());
         }
     }
 
     /// Erases the `?` or `!` after a name.
     fn erase_mark(&mut self, name_end: u32) {
-        let mut next = self.tokens.from(name_end);
+        let mut next = self.tokens.first_from(name_end);
         if let Some(bracket) = next.filter(|token| token.kind() == Kind::RBrack) {
-            next = self.tokens.from(bracket.end());
+            next = self.tokens.first_from(bracket.end());
         }
         if let Some(mark) = next.filter(|t| matches!(t.kind(), Kind::Question | Kind::Bang)) {
             self.erase(mark.span());
@@ -84,7 +85,7 @@ impl<'s> TypeEraser<'s> {
             }
             self.erase(token.span());
             if token.start() == member.start {
-                self.erased.seam(member.start, SeamKind::Member);
+                self.erasures.add_seam(member.start, SeamKind::Member);
             }
         }
     }
@@ -92,27 +93,27 @@ impl<'s> TypeEraser<'s> {
     /// JavaScript forbids a line break between `)` and `=>`: if the return type spans lines, `)` moves to its
     /// end.
     fn keep_arrow_on_line(&mut self, params: Span, return_type: Span) {
-        let Some(erased) = self.between(params.end, return_type.end) else { return };
+        let Some(erased) = self.source_between(params.end, return_type.end) else { return };
         if let Some((at, _)) = erased.char_indices().next_back().filter(|_| has_line_break(erased)) {
-            self.erased.erase(params.end - 1, params.end);
-            self.erased.write(params.end + at as u32, ')');
+            self.erasures.erase(params.end - 1, params.end);
+            self.erasures.insert_char(params.end + at as u32, ')');
         }
     }
 
     /// JavaScript forbids a line break after `async` and `return`: if type parameters span lines, `(` moves
     /// to their start.
     fn keep_parameters_on_line(&mut self, type_parameters: Span, params: Span) {
-        if self.between(type_parameters.start, params.start).is_some_and(has_line_break) {
-            self.erased.erase(params.start, params.start + 1);
-            self.erased.write(type_parameters.start, '(');
+        if self.source_between(type_parameters.start, params.start).is_some_and(has_line_break) {
+            self.erasures.erase(params.start, params.start + 1);
+            self.erasures.insert_char(type_parameters.start, '(');
         }
     }
 
-    fn between(&self, start: u32, end: u32) -> Option<&'s str> {
+    fn source_between(&self, start: u32, end: u32) -> Option<&'s str> {
         self.source.get(start as usize..end as usize)
     }
 
-    fn field(&mut self, field: &PropertyDefinition<'_>) {
+    fn erase_field_marks(&mut self, field: &PropertyDefinition<'_>) {
         let (key_end, typed) = (field.key.span().end, field.type_annotation.is_some());
         if field.optional || field.definite {
             self.erase_mark(key_end);
@@ -121,25 +122,25 @@ impl<'s> TypeEraser<'s> {
             && field.value.is_none()
             && field.key.static_name().is_some_and(|name| is_modifier_name(&name));
         if named_as_modifier && (typed || field.optional || field.definite) {
-            let at = self.tokens.from(key_end).map_or(key_end, |token| token.start());
-            self.erased.seam(at, SeamKind::FieldNamedAsModifier);
+            let at = self.tokens.first_from(key_end).map_or(key_end, |token| token.start());
+            self.erasures.add_seam(at, SeamKind::FieldNamedAsModifier);
         }
     }
 }
 
 impl<'a> Visit<'a> for TypeEraser<'_> {
     fn enter_node(&mut self, kind: AstKind<'a>) {
-        self.shape.enter(kind);
+        self.shape.push_node(kind);
     }
 
     fn leave_node(&mut self, kind: AstKind<'a>) {
-        self.shape.leave(kind);
+        self.shape.pop_node(kind);
     }
 
     // Statements and the entries of their lists
 
     fn visit_statement(&mut self, it: &Statement<'a>) {
-        if is_kept(it) {
+        if is_runtime_statement(it) {
             walk::walk_statement(self, it);
         } else {
             self.erase_at_seam(it.span().start, it.span().end, SeamKind::Statement);
@@ -147,7 +148,7 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
     }
 
     fn visit_import_declaration_specifier(&mut self, it: &ImportDeclarationSpecifier<'a>) {
-        if kept::is_type_specifier(it) {
+        if javascript_syntax::is_type_specifier(it) {
             self.erase_entry(it.span());
         } else {
             walk::walk_import_declaration_specifier(self, it);
@@ -173,14 +174,14 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
 
     fn visit_class(&mut self, it: &Class<'a>) {
         if it.r#abstract
-            && let Some(keyword) = self.tokens.from(it.span.start)
+            && let Some(keyword) = self.tokens.first_from(it.span.start)
         {
             self.erase(keyword.span());
         }
         if let (Some(first), Some(last)) = (it.implements.first(), it.implements.last())
-            && let Some(keyword) = self.tokens.before(first.span.start)
+            && let Some(keyword) = self.tokens.last_before(first.span.start)
         {
-            self.erased.erase(keyword.start(), last.span.end);
+            self.erasures.erase(keyword.start(), last.span.end);
         }
         walk::walk_class(self, it);
     }
@@ -188,7 +189,7 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
     fn visit_ts_class_implements(&mut self, _: &TSClassImplements<'a>) {}
 
     fn visit_class_element(&mut self, it: &ClassElement<'a>) {
-        if kept::is_kept_member(it) {
+        if javascript_syntax::is_runtime_member(it) {
             walk::walk_class_element(self, it);
         } else {
             self.erase_at_seam(it.span().start, it.span().end, SeamKind::Member);
@@ -205,7 +206,7 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
 
     fn visit_property_definition(&mut self, it: &PropertyDefinition<'a>) {
         self.erase_modifiers(it.span, &it.key);
-        self.field(it);
+        self.erase_field_marks(it);
         walk::walk_property_definition(self, it);
     }
 
@@ -213,7 +214,7 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
 
     fn visit_formal_parameter(&mut self, it: &FormalParameter<'a>) {
         if it.accessibility.is_some() || it.readonly || it.r#override {
-            self.refuse(
+            self.record_error(
                 it.span,
                 "A parameter property is not supported: it makes a field, which is more than a type",
                 "Declare the field in the class, and write `this.x = x` in the constructor.",
@@ -256,13 +257,13 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
     // Expressions with a type
 
     fn visit_ts_as_expression(&mut self, it: &TSAsExpression<'a>) {
-        let start = self.tokens.after(&it.expression);
+        let start = self.tokens.next_start(&it.expression);
         self.erase_at_seam(start, it.span.end, SeamKind::Expression);
         self.visit_expression(&it.expression);
     }
 
     fn visit_ts_satisfies_expression(&mut self, it: &TSSatisfiesExpression<'a>) {
-        let start = self.tokens.after(&it.expression);
+        let start = self.tokens.next_start(&it.expression);
         self.erase_at_seam(start, it.span.end, SeamKind::Expression);
         self.visit_expression(&it.expression);
     }
@@ -274,19 +275,19 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
     }
 
     fn visit_ts_type_assertion(&mut self, it: &TSTypeAssertion<'a>) {
-        self.erased.erase(it.span.start, it.expression.span().start);
+        self.erasures.erase(it.span.start, it.expression.span().start);
         self.visit_expression(&it.expression);
     }
 
     fn visit_ts_non_null_expression(&mut self, it: &TSNonNullExpression<'a>) {
-        self.erased.erase(it.span.end - 1, it.span.end);
+        self.erasures.erase(it.span.end - 1, it.span.end);
         self.visit_expression(&it.expression);
     }
 
     // Constructs that are more than a type
 
     fn visit_ts_enum_declaration(&mut self, it: &TSEnumDeclaration<'a>) {
-        self.refuse(
+        self.record_error(
             it.span,
             "An enum is not supported: it makes an object, which is more than a type",
             "Write `const Color = { Red: 0, Green: 1 } as const`, or a union type like `'red' | 'green'`.",
@@ -294,7 +295,7 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
     }
 
     fn visit_ts_namespace_declaration(&mut self, it: &TSNamespaceDeclaration<'a>) {
-        self.refuse(
+        self.record_error(
             it.span,
             "A namespace with values in it is not supported",
             "Write its functions and constants at the top of the file; a namespace of types alone is fine.",
@@ -302,7 +303,7 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
     }
 
     fn visit_ts_import_equals_declaration(&mut self, it: &TSImportEqualsDeclaration<'a>) {
-        self.refuse(
+        self.record_error(
             it.span,
             "`import x = ...` is not supported",
             "Write `const x = A.B` for an alias; a query program is one file and imports types only.",
@@ -310,11 +311,11 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
     }
 
     fn visit_ts_export_assignment(&mut self, it: &TSExportAssignment<'a>) {
-        self.refuse(it.span, "`export =` is not supported", "Write `export default`.");
+        self.record_error(it.span, "`export =` is not supported", "Write `export default`.");
     }
 
     fn visit_accessor_property(&mut self, it: &AccessorProperty<'a>) {
-        self.refuse(
+        self.record_error(
             it.span,
             "An `accessor` field is not supported: it is not part of JavaScript yet",
             "Write a `get` and a `set` method.",
@@ -322,7 +323,7 @@ impl<'a> Visit<'a> for TypeEraser<'_> {
     }
 
     fn visit_decorator(&mut self, it: &Decorator<'a>) {
-        self.refuse(
+        self.record_error(
             it.span,
             "A decorator is not supported: it is not part of JavaScript yet",
             "Call the function on the class or the method's value yourself.",

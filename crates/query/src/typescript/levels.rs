@@ -7,13 +7,13 @@
 //! that exceed [`MAX`] are rejected.
 
 /// The maximum number of levels: three times as many as 32 KiB of typical TypeScript have.
-pub(super) const MAX: usize = 10_000;
+pub(super) const MAX_LEVELS: usize = 10_000;
 
 /// Punctuation that can open a level, as opposed to separators and closing brackets.
-const OPENING: &[u8] = b"([{<>?!:=&|+-*/%^~.@`";
+const OPENING_PUNCTUATION: &[u8] = b"([{<>?!:=&|+-*/%^~.@`";
 
 /// Words that can open a level without any punctuation.
-const WORDS: &[&str] = &[
+const OPENING_WORDS: &[&str] = &[
     "abstract",
     "as",
     "asserts",
@@ -59,10 +59,11 @@ const WORDS: &[&str] = &[
 ];
 
 /// Returns an upper bound of the program's number of levels.
-pub(super) fn at_most(source: &str) -> usize {
-    let punctuation = source.bytes().filter(|byte| OPENING.contains(byte)).count();
+pub(super) fn max_levels(source: &str) -> usize {
+    let punctuation = source.bytes().filter(|byte| OPENING_PUNCTUATION.contains(byte)).count();
     let is_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
-    let words = source.split(|letter| !is_word(letter)).filter(|word| WORDS.binary_search(word).is_ok());
+    let words =
+        source.split(|letter| !is_word(letter)).filter(|word| OPENING_WORDS.binary_search(word).is_ok());
     // An escape sequence may be part of a word.
     punctuation + words.count() + source.bytes().filter(|byte| *byte == b'\\').count()
 }

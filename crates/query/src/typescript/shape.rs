@@ -18,22 +18,22 @@ struct TreeShapeNode {
 }
 
 impl TreeShape {
-    pub(super) fn of(program: &Program<'_>) -> Self {
+    pub(super) fn from_program(program: &Program<'_>) -> Self {
         let mut shape = Self::default();
         shape.visit_program(program);
         shape
     }
 
-    pub(super) fn enter(&mut self, kind: AstKind<'_>) {
-        if counts(kind) {
+    pub(super) fn push_node(&mut self, kind: AstKind<'_>) {
+        if is_counted(kind) {
             let (depth, start) = (self.depth, kind.span().start);
             self.nodes.push(TreeShapeNode { kind: kind_of(kind), depth, start });
             self.depth += 1;
         }
     }
 
-    pub(super) fn leave(&mut self, kind: AstKind<'_>) {
-        if counts(kind) {
+    pub(super) fn pop_node(&mut self, kind: AstKind<'_>) {
+        if is_counted(kind) {
             self.depth -= 1;
         }
     }
@@ -52,11 +52,11 @@ impl TreeShape {
 
 impl<'a> Visit<'a> for TreeShape {
     fn enter_node(&mut self, kind: AstKind<'a>) {
-        self.enter(kind);
+        self.push_node(kind);
     }
 
     fn leave_node(&mut self, kind: AstKind<'a>) {
-        self.leave(kind);
+        self.pop_node(kind);
     }
 }
 
@@ -70,6 +70,6 @@ fn kind_of(kind: AstKind<'_>) -> AstType {
 }
 
 /// Empty statements are ignored: they may be semicolons that were inserted to separate statements.
-fn counts(kind: AstKind<'_>) -> bool {
+fn is_counted(kind: AstKind<'_>) -> bool {
     !matches!(kind, AstKind::EmptyStatement(_))
 }

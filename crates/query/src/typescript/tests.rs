@@ -6,7 +6,7 @@ use oxc_allocator::Allocator;
 use oxc_parser::Parser;
 use oxc_span::SourceType;
 
-use super::{levels, position, strip, strip_timed};
+use super::{levels, line_and_column, strip, strip_timed};
 
 /// Each entry consists of TypeScript and the resulting JavaScript.
 const STRIPPED: &[(&str, &str)] = &[
@@ -157,7 +157,7 @@ fn reports_line_and_column_of_a_syntax_error() {
 #[test]
 fn counts_columns_in_characters_and_any_line_terminator() {
     let source = "é\r\nöü x\ry";
-    let at = |c| position(source, source.find(c).map_or(0, |at| at as u32));
+    let at = |c| line_and_column(source, source.find(c).map_or(0, |at| at as u32));
     assert_eq!((at('x'), at('y')), ((2, 4), (3, 1)));
 }
 
@@ -241,9 +241,9 @@ const NESTED_TYPES: &[(&str, &str, &str)] = &[
 
 /// Returns a program with as many levels as the bound allows, limited to 64 KiB.
 fn nested(before: &str, (open, middle, close): (&str, &str, &str), at_most: usize) -> String {
-    let each = levels::at_most(open) + levels::at_most(close);
+    let each = levels::max_levels(open) + levels::max_levels(close);
     let fits = (64 << 10) / (open.len() + close.len());
-    let count = fits.min((at_most - levels::at_most(before) - levels::at_most(middle)) / each.max(1));
+    let count = fits.min((at_most - levels::max_levels(before) - levels::max_levels(middle)) / each.max(1));
     format!("{before}{}{middle}{}", open.repeat(count), close.repeat(count))
 }
 
@@ -253,8 +253,8 @@ fn nested(before: &str, (open, middle, close): (&str, &str, &str), at_most: usiz
 fn the_stack_suffices_for_the_maximum_nesting() {
     for (before, kinds) in [("", NESTED), ("let a: ", NESTED_TYPES)] {
         for kind in kinds {
-            let source = nested(before, *kind, levels::MAX);
-            assert!(levels::at_most(&source) <= levels::MAX, "{kind:?}");
+            let source = nested(before, *kind, levels::MAX_LEVELS);
+            assert!(levels::max_levels(&source) <= levels::MAX_LEVELS, "{kind:?}");
             let _ = strip(&source);
         }
     }
@@ -265,7 +265,7 @@ fn rejects_deeper_nesting_before_parsing() {
     for (before, kinds) in [("", NESTED), ("let a: ", NESTED_TYPES)] {
         for kind in kinds {
             let source = nested(before, *kind, usize::MAX);
-            if levels::at_most(&source) > levels::MAX {
+            if levels::max_levels(&source) > levels::MAX_LEVELS {
                 let (error, took) = strip_timed(&source);
                 assert!(error.unwrap_err().message.contains("too deeply nested"), "{kind:?}");
                 assert_eq!(took, Duration::ZERO, "no thread was started for it");
@@ -277,7 +277,7 @@ fn rejects_deeper_nesting_before_parsing() {
 /// Would take unbounded time without the arena's size limit.
 #[test]
 fn handles_hostile_programs_in_bounded_time() {
-    let levels = levels::MAX / 2;
+    let levels = levels::MAX_LEVELS / 2;
     assert!(strip(&"[".repeat(levels)).is_err());
     assert!(strip(&format!("a{}", "!".repeat(levels))).is_ok());
     assert!(strip(&format!("let a: {}b", "keyof ".repeat(levels))).is_ok());
@@ -289,6 +289,6 @@ fn handles_hostile_programs_in_bounded_time() {
 fn reports_the_cpu_time_of_its_thread() {
     let (stripped, took) = strip_timed(&"let a: number = 1;".repeat(500));
     assert!(stripped.is_ok() && took > Duration::ZERO);
-    let (refused, took) = strip_timed(&"a<".repeat(levels::MAX / 2));
+    let (refused, took) = strip_timed(&"a<".repeat(levels::MAX_LEVELS / 2));
     assert!(refused.is_err() && took > Duration::ZERO, "charged even though the thread panics");
 }

@@ -12,7 +12,7 @@ use oxc_span::{GetSpan, Span};
 #[derive(Default)]
 pub(super) struct ErasedSpans {
     spans: Vec<Span>,
-    written: Vec<(u32, char)>,
+    insertions: Vec<(u32, char)>,
     seams: Vec<(u32, SeamKind)>,
 }
 
@@ -38,20 +38,20 @@ impl ErasedSpans {
         self.spans.push(Span::new(start, end));
     }
 
-    pub(super) fn write(&mut self, at: u32, c: char) {
-        self.written.push((at, c));
+    pub(super) fn insert_char(&mut self, at: u32, c: char) {
+        self.insertions.push((at, c));
     }
 
-    pub(super) fn seam(&mut self, at: u32, seam: SeamKind) {
+    pub(super) fn add_seam(&mut self, at: u32, seam: SeamKind) {
         self.seams.push((at, seam));
     }
 
     pub(super) fn render(mut self, source: &str, tokens: &[Token]) -> String {
         self.spans.sort_unstable_by_key(|span| (span.start, span.end));
         self.close_seams(tokens);
-        self.written.sort_unstable();
+        self.insertions.sort_unstable();
         let mut erased = SpanCursor::new(&self.spans);
-        let mut written = self.written.iter().peekable();
+        let mut written = self.insertions.iter().peekable();
         let mut text = String::with_capacity(source.len());
         for (at, c) in source.char_indices() {
             let at = at as u32;
@@ -77,7 +77,7 @@ impl ErasedSpans {
             let before = next.checked_sub(1).and_then(|i| left.get(i)).map(|t| t.kind());
             let after = left.get(next).map_or(Kind::Eof, |t| t.kind());
             if seam.can_join(before) && seam.would_join(after) {
-                self.written.push((at, ';'));
+                self.insertions.push((at, ';'));
                 closed = Some(next);
             }
         }
@@ -135,27 +135,27 @@ pub(super) struct TokenPositions<'s>(pub(super) &'s [Token]);
 
 impl<'s> TokenPositions<'s> {
     /// Returns the first token that starts at the byte or after it.
-    pub(super) fn from(self, at: u32) -> Option<&'s Token> {
-        self.0.get(self.index(at))
+    pub(super) fn first_from(self, at: u32) -> Option<&'s Token> {
+        self.0.get(self.index_at(at))
     }
 
     /// Returns the last token that starts before the byte.
-    pub(super) fn before(self, at: u32) -> Option<&'s Token> {
-        self.0.get(self.index(at).checked_sub(1)?)
+    pub(super) fn last_before(self, at: u32) -> Option<&'s Token> {
+        self.0.get(self.index_at(at).checked_sub(1)?)
     }
 
     /// Returns the tokens that start in this range.
     pub(super) fn between(self, start: u32, end: u32) -> &'s [Token] {
-        self.0.get(self.index(start)..self.index(end)).unwrap_or_default()
+        self.0.get(self.index_at(start)..self.index_at(end)).unwrap_or_default()
     }
 
     /// Returns the start of the first token after an expression.
-    pub(super) fn after(self, expression: &Expression<'_>) -> u32 {
+    pub(super) fn next_start(self, expression: &Expression<'_>) -> u32 {
         let end = expression.span().end;
-        self.from(end).map_or(end, |token| token.start())
+        self.first_from(end).map_or(end, |token| token.start())
     }
 
-    fn index(self, at: u32) -> usize {
+    fn index_at(self, at: u32) -> usize {
         self.0.partition_point(|token| token.start() < at)
     }
 }

@@ -93,7 +93,8 @@ pub(super) async fn of(job: BenchJob, world: &JobServers) -> Result<Vec<HostedVa
         });
     }
     if world.has(VariantServer::Workerd) {
-        let javascript = query::javascript(query::ProgramLanguage::Typescript, job.typescript().as_bytes())?;
+        let javascript =
+            query::convert_to_javascript(query::ProgramLanguage::Typescript, job.typescript().as_bytes())?;
         let one = program("/", "input", &input, javascript.as_bytes());
         let answer = one.send(&world.near(VariantServer::Workerd)?.client).await?;
         let token = answer.headers.get("token").context("workerd gave no token")?.clone();

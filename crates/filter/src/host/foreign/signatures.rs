@@ -15,7 +15,7 @@ use rustls_pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::spki::SubjectPublicKeyInfoRef;
 
-use super::fields;
+use super::extract_fields;
 use crate::abi::HostStatus;
 
 const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
@@ -42,12 +42,13 @@ type SignatureResult<T> = Result<T, String>;
 /// PEM, 3 the text. Result: 1 is whether it succeeded, 2 the signature, 3 the error.
 pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, HostStatus> {
     let [hash, der, text, pem] = bounded_fields(arguments, [1, 2, 3, 4])?;
-    let key =
-        one(der, pem, |pem| Some(PrivatePkcs8KeyDer::from_pem_slice(pem).ok()?.secret_pkcs8_der().to_vec()))?;
-    let signed = signature(&key, hash.unwrap_or_default(), text.unwrap_or_default());
+    let key = exactly_one_key(der, pem, |pem| {
+        Some(PrivatePkcs8KeyDer::from_pem_slice(pem).ok()?.secret_pkcs8_der().to_vec())
+    })?;
+    let signed = sign_text(&key, hash.unwrap_or_default(), text.unwrap_or_default());
     Ok(match signed {
-        Ok(signature) => [&[8, 1], &*field(2, &signature)].concat(),
-        Err(why) => field(3, why.as_bytes()),
+        Ok(signature) => [&[8, 1], &*encode_field(2, &signature)].concat(),
+        Err(why) => encode_field(3, why.as_bytes()),
     })
 }
 
@@ -55,11 +56,12 @@ pub(super) fn sign(arguments: &[u8]) -> Result<Vec<u8>, HostStatus> {
 /// in PEM, 3 the signature, 4 the text. Result: 1 is whether the signature is valid, 2 the error.
 pub(super) fn verify(arguments: &[u8]) -> Result<Vec<u8>, HostStatus> {
     let [hash, der, signature, text, pem] = bounded_fields(arguments, [1, 2, 3, 4, 5])?;
-    let key = one(der, pem, |pem| Some(SubjectPublicKeyInfoDer::from_pem_slice(pem).ok()?.to_vec()))?;
+    let key =
+        exactly_one_key(der, pem, |pem| Some(SubjectPublicKeyInfoDer::from_pem_slice(pem).ok()?.to_vec()))?;
     let hash = hash.unwrap_or_default();
-    Ok(match check(&key, hash, signature.unwrap_or_default(), text.unwrap_or_default()) {
+    Ok(match verify_text(&key, hash, signature.unwrap_or_default(), text.unwrap_or_default()) {
         Ok(()) => vec![8, 1],
-        Err(why) => field(2, why.as_bytes()),
+        Err(why) => encode_field(2, why.as_bytes()),
     })
 }
 
@@ -76,7 +78,7 @@ pub(super) fn takes_long_to_verify(arguments: &[u8]) -> bool {
 /// Whether the key in one of these fields is longer than `short`, or all arguments together are long.
 fn has_long_key(arguments: &[u8], numbers: [u64; 2], short: usize) -> bool {
     let is_long = |keys: [Option<&[u8]>; 2]| keys.into_iter().flatten().any(|key| key.len() > short);
-    arguments.len() > SHORT_ARGUMENT || fields(arguments, numbers).is_ok_and(is_long)
+    arguments.len() > SHORT_ARGUMENT || extract_fields(arguments, numbers).is_ok_and(is_long)
 }
 
 /// Extracts fields of an argument, and refuses an argument above the limit.
@@ -87,11 +89,11 @@ fn bounded_fields<const N: usize>(
     if argument.len() > MAX_ARGUMENT {
         return Err(HostStatus::BadArgument);
     }
-    fields(argument, numbers)
+    extract_fields(argument, numbers)
 }
 
 /// Returns the key, exactly one of which has to be present. The result is empty if the PEM can't be parsed.
-fn one(
+fn exactly_one_key(
     der: Option<&[u8]>,
     pem: Option<&[u8]>,
     read: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
@@ -103,12 +105,12 @@ fn one(
     }
 }
 
-fn signature(key: &[u8], hash: &[u8], text: &[u8]) -> SignatureResult<Vec<u8>> {
+fn sign_text(key: &[u8], hash: &[u8], text: &[u8]) -> SignatureResult<Vec<u8>> {
     let random = SystemRandom::new();
     if let Ok(key) = RsaKeyPair::from_pkcs8(key) {
-        let encoding = rsa_signing(hash).ok_or_else(|| no_such_hash(hash))?;
+        let encoding = rsa_signing(hash).ok_or_else(|| unsupported_hash(hash))?;
         let mut signature = vec![0; key.public().modulus_len()];
-        key.sign(encoding, &random, text, &mut signature).map_err(|_| no_key())?;
+        key.sign(encoding, &random, text, &mut signature).map_err(|_| unsupported_key())?;
         return Ok(signature);
     }
     let curves: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
@@ -116,20 +118,20 @@ fn signature(key: &[u8], hash: &[u8], text: &[u8]) -> SignatureResult<Vec<u8>> {
         (&algorithms::ECDSA_P384_SHA384_ASN1_SIGNING, b"sha384"),
     ];
     let read = |(curve, own)| Some((EcdsaKeyPair::from_pkcs8(curve, key, &random).ok()?, own));
-    let (key, own) = curves.into_iter().find_map(read).ok_or_else(no_key)?;
+    let (key, own) = curves.into_iter().find_map(read).ok_or_else(unsupported_key)?;
     if own != hash {
-        return Err(no_such_hash(hash));
+        return Err(unsupported_hash(hash));
     }
-    key.sign(&random, text).map(|signature| signature.as_ref().to_vec()).map_err(|_| no_key())
+    key.sign(&random, text).map(|signature| signature.as_ref().to_vec()).map_err(|_| unsupported_key())
 }
 
-fn check(key: &[u8], hash: &[u8], signature: &[u8], text: &[u8]) -> SignatureResult<()> {
-    let key = SubjectPublicKeyInfoRef::try_from(key).map_err(|_| no_key())?;
+fn verify_text(key: &[u8], hash: &[u8], signature: &[u8], text: &[u8]) -> SignatureResult<()> {
+    let key = SubjectPublicKeyInfoRef::try_from(key).map_err(|_| unsupported_key())?;
     let kind = (key.algorithm.oid, key.algorithm.parameters_oid().ok());
     if ![(RSA, None), (EC, Some(P256)), (EC, Some(P384))].contains(&kind) {
-        return Err(no_key());
+        return Err(unsupported_key());
     }
-    let algorithm = verification(kind, hash).ok_or_else(|| no_such_hash(hash))?;
+    let algorithm = verification_algorithm(kind, hash).ok_or_else(|| unsupported_hash(hash))?;
     let key = UnparsedPublicKey::new(algorithm, key.subject_public_key.raw_bytes());
     key.verify(text, signature).map_err(|_| "the signature does not match the text".to_owned())
 }
@@ -143,7 +145,7 @@ fn rsa_signing(hash: &[u8]) -> Option<&'static dyn RsaEncoding> {
     })
 }
 
-fn verification(
+fn verification_algorithm(
     (kind, curve): (ObjectIdentifier, Option<ObjectIdentifier>),
     hash: &[u8],
 ) -> Option<&'static dyn VerificationAlgorithm> {
@@ -160,17 +162,17 @@ fn verification(
     })
 }
 
-fn no_such_hash(hash: &[u8]) -> String {
+fn unsupported_hash(hash: &[u8]) -> String {
     let hash = String::from_utf8_lossy(hash.get(..32).unwrap_or(hash));
     format!("{hash} is not supported with this key")
 }
 
-fn no_key() -> String {
+fn unsupported_key() -> String {
     "the key is not a supported RSA, P-256 or P-384 key".to_owned()
 }
 
 /// Encodes a field of bytes.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+fn encode_field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut field = vec![number << 3 | 2];
     let mut length = bytes.len();
     while length > 0x7f {

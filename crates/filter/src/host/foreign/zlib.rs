@@ -99,17 +99,17 @@ impl ZlibCodec {
 mod tests {
     use super::*;
 
-    fn convert(mut conversion: ZlibConversion) -> Result<Bytes, HostStatus> {
+    fn convert_fully(mut conversion: ZlibConversion) -> Result<Bytes, HostStatus> {
         while !conversion.step()? {}
         Ok(conversion.into_output())
     }
 
-    fn compressed(text: &[u8]) -> Bytes {
-        convert(ZlibConversion::compress(Bytes::copy_from_slice(text))).unwrap()
+    fn compress_text(text: &[u8]) -> Bytes {
+        convert_fully(ZlibConversion::compress(Bytes::copy_from_slice(text))).unwrap()
     }
 
     /// Pseudo-random bytes, which hardly compress.
-    fn noise(length: usize) -> Vec<u8> {
+    fn random_bytes(length: usize) -> Vec<u8> {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
         let mut next = || {
             seed ^= seed << 13;
@@ -122,16 +122,16 @@ mod tests {
 
     #[test]
     fn restores_texts_that_take_many_steps() {
-        for text in [Vec::new(), b"abc".to_vec(), vec![0; 300_000], noise(300_000)] {
-            let packed = compressed(&text);
+        for text in [Vec::new(), b"abc".to_vec(), vec![0; 300_000], random_bytes(300_000)] {
+            let packed = compress_text(&text);
             assert!(packed.len() <= text.len() + text.len() / 8 + 128, "{} of {}", packed.len(), text.len());
-            assert_eq!(convert(ZlibConversion::uncompress(packed, text.len())).unwrap(), text);
+            assert_eq!(convert_fully(ZlibConversion::uncompress(packed, text.len())).unwrap(), text);
         }
     }
 
     #[test]
     fn refuses_output_beyond_its_limit_within_few_steps() {
-        let mut conversion = ZlibConversion::uncompress(compressed(&vec![0; 4 << 20]), 100_000);
+        let mut conversion = ZlibConversion::uncompress(compress_text(&vec![0; 4 << 20]), 100_000);
         let mut steps = 0;
         let end = loop {
             steps += 1;
@@ -145,10 +145,10 @@ mod tests {
 
     #[test]
     fn refuses_malformed_and_truncated_texts() {
-        let packed = compressed(&noise(10_000));
+        let packed = compress_text(&random_bytes(10_000));
         for text in [Bytes::new(), Bytes::from_static(b"nonsense"), packed.slice(..packed.len() - 5)] {
             assert_eq!(
-                convert(ZlibConversion::uncompress(text, 1 << 20)),
+                convert_fully(ZlibConversion::uncompress(text, 1 << 20)),
                 Err(HostStatus::SerializationFailure)
             );
         }

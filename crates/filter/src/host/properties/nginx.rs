@@ -4,12 +4,12 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::COOKIE;
 
-use super::{protocol, request_size, text};
+use super::{protocol_name, request_size, text_bytes};
 use crate::message;
 use crate::messages::{ExchangeMessages, FilterExchange};
 
 /// The value of a variable.
-pub(super) fn variable(
+pub(super) fn variable_value(
     exchange: &FilterExchange,
     messages: &mut ExchangeMessages,
     name: &[u8],
@@ -17,73 +17,76 @@ pub(super) fn variable(
     let name = std::str::from_utf8(name).ok()?;
     let facts = &exchange.facts;
     match name {
-        "remote_addr" => return Some(text(facts.source.ip())),
-        "binary_remote_addr" => return Some(binary(facts.source.ip())),
-        "remote_port" => return Some(text(facts.source.port())),
-        "server_addr" => return facts.destination.map(|address| text(address.ip())),
-        "server_port" => return facts.destination.map(|address| text(address.port())),
-        "scheme" => return Some(messages.aside.scheme.name().into()),
+        "remote_addr" => return Some(text_bytes(facts.source.ip())),
+        "binary_remote_addr" => return Some(address_bytes(facts.source.ip())),
+        "remote_port" => return Some(text_bytes(facts.source.port())),
+        "server_addr" => return facts.destination.map(|address| text_bytes(address.ip())),
+        "server_port" => return facts.destination.map(|address| text_bytes(address.port())),
+        "scheme" => return Some(messages.head_overrides.scheme.name().into()),
         "https" => return Some(if facts.tls.is_some() { "on".into() } else { Bytes::new() }),
-        "connection" => return Some(text(facts.connection)),
-        "request_id" => return super::id(exchange, messages),
-        "status" => return messages.response.as_ref().map(|head| text(head.status.as_u16())),
-        "pid" => return Some(text(std::process::id())),
+        "connection" => return Some(text_bytes(facts.connection)),
+        "request_id" => return super::request_id(exchange, messages),
+        "status" => return messages.response.as_ref().map(|head| text_bytes(head.status.as_u16())),
+        "pid" => return Some(text_bytes(std::process::id())),
         "hostname" => return None,
         "msec" | "request_time" => {
             let time = match name {
-                "msec" => exchange.facts.began.1.duration_since(std::time::UNIX_EPOCH).unwrap_or_default(),
-                _ => exchange.facts.began.0.elapsed(),
+                "msec" => {
+                    exchange.facts.started_at.1.duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+                }
+                _ => exchange.facts.started_at.0.elapsed(),
             };
-            return Some(text(format_args!("{:.3}", time.as_secs_f64())));
+            return Some(text_bytes(format_args!("{:.3}", time.as_secs_f64())));
         }
         "bytes_sent" | "body_bytes_sent" => {
-            return Some(text(exchange.counted(crate::abi::MessageSide::Response)));
+            return Some(text_bytes(exchange.byte_count(crate::abi::MessageSide::Response)));
         }
         _ => {}
     }
     if let Some(header) = name.strip_prefix("sent_http_") {
-        return named(&messages.response.as_ref()?.headers, header);
+        return find_header(&messages.response.as_ref()?.headers, header);
     }
     let head = messages.request.as_ref()?;
     let query = head.uri.query().unwrap_or_default();
     match name {
-        "uri" | "document_uri" => Some(text(head.uri.path())),
-        "request_uri" => Some(text(message::path(&head.uri))),
-        "args" | "query_string" => Some(text(query)),
+        "uri" | "document_uri" => Some(text_bytes(head.uri.path())),
+        "request_uri" => Some(text_bytes(message::path_and_query(&head.uri))),
+        "args" | "query_string" => Some(text_bytes(query)),
         "is_args" => Some(if query.is_empty() { Bytes::new() } else { "?".into() }),
-        "request_method" => Some(text(&head.method)),
-        "request" => Some(text(format_args!(
+        "request_method" => Some(text_bytes(&head.method)),
+        "request" => Some(text_bytes(format_args!(
             "{} {} {}",
             head.method,
-            message::path(&head.uri),
+            message::path_and_query(&head.uri),
             server_protocol(head.version)
         ))),
         "server_protocol" => Some(server_protocol(head.version).into()),
         "host" | "server_name" => {
-            let authority = std::str::from_utf8(message::authority(head, &messages.aside)?).ok()?;
+            let authority =
+                std::str::from_utf8(message::effective_authority(head, &messages.head_overrides)?).ok()?;
             let (host, _) = authority.rsplit_once(':').unwrap_or((authority, ""));
-            Some(text(host.to_ascii_lowercase()))
+            Some(text_bytes(host.to_ascii_lowercase()))
         }
-        "request_length" => Some(text(request_size(exchange, head))),
-        "content_length" | "content_type" => named(&head.headers, name),
-        _ => named_part(&head.headers, query, name),
+        "request_length" => Some(text_bytes(request_size(exchange, head))),
+        "content_length" | "content_type" => find_header(&head.headers, name),
+        _ => find_named_part(&head.headers, query, name),
     }
 }
 
 /// A request header, a query argument, or a cookie.
-fn named_part(headers: &HeaderMap, query: &str, name: &str) -> Option<Bytes> {
+fn find_named_part(headers: &HeaderMap, query: &str, name: &str) -> Option<Bytes> {
     if let Some(name) = name.strip_prefix("http_") {
-        return named(headers, name);
+        return find_header(headers, name);
     }
     if let Some(name) = name.strip_prefix("arg_") {
-        return pair(query.split('&'), name).map(text);
+        return find_pair_value(query.split('&'), name).map(text_bytes);
     }
     let name = name.strip_prefix("cookie_")?;
     let cookies = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-    pair(cookies.flat_map(|cookies| cookies.split(';')), name).map(text)
+    find_pair_value(cookies.flat_map(|cookies| cookies.split(';')), name).map(text_bytes)
 }
 
-fn pair<'a>(mut pairs: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
+fn find_pair_value<'a>(mut pairs: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
     pairs.find_map(|pair| {
         let (key, value) = pair.trim().split_once('=')?;
         key.eq_ignore_ascii_case(name).then_some(value)
@@ -91,11 +94,11 @@ fn pair<'a>(mut pairs: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a 
 }
 
 /// A header by its name in nginx's spelling.
-fn named(headers: &HeaderMap, name: &str) -> Option<Bytes> {
+fn find_header(headers: &HeaderMap, name: &str) -> Option<Bytes> {
     headers.get(name.replace('_', "-")).map(|value| Bytes::copy_from_slice(value.as_bytes()))
 }
 
-fn binary(address: std::net::IpAddr) -> Bytes {
+fn address_bytes(address: std::net::IpAddr) -> Bytes {
     match address {
         std::net::IpAddr::V4(address) => Bytes::copy_from_slice(&address.octets()),
         std::net::IpAddr::V6(address) => Bytes::copy_from_slice(&address.octets()),
@@ -103,5 +106,5 @@ fn binary(address: std::net::IpAddr) -> Bytes {
 }
 
 fn server_protocol(version: http::Version) -> &'static str {
-    if version == http::Version::HTTP_2 { "HTTP/2.0" } else { protocol(version) }
+    if version == http::Version::HTTP_2 { "HTTP/2.0" } else { protocol_name(version) }
 }

@@ -53,7 +53,7 @@ async fn a_looping_filter_fails_only_its_own_requests() {
     assert!(loops.iter().all(|(status, _)| *status == 503), "{loops:?}");
     assert!(next.iter().chain(&free).all(|(status, _)| *status == 200), "{next:?} {free:?}");
     let stats = rig.stats("loops");
-    assert_eq!(stats.failed, 9, "{stats:?}");
+    assert_eq!(stats.failed_requests, 9, "{stats:?}");
     assert!((1..=9).contains(&stats.traps), "{stats:?}");
     let log = rig.end().await.log;
     assert_eq!(log.matches(r#""status":503,"code":"filter-failed""#).count(), 9, "{log}");

@@ -39,7 +39,7 @@ async fn refuses_request_bodies_above_the_buffer_limit_of_filters() {
             assert_eq!(refused.json()["code"], "filter-request-too-large");
         }
     }
-    assert_eq!(rig.stats("holds").failed, 4);
+    assert_eq!(rig.stats("holds").failed_requests, 4);
     let log = rig.end().await.log;
     assert_eq!(log.matches(r#""status":413,"code":"filter-request-too-large""#).count(), 4, "{log}");
 }
@@ -57,7 +57,7 @@ async fn reports_response_bodies_above_the_buffer_limit_of_filters() {
             assert_eq!(refused.json()["code"], "filter-response-too-large");
         }
     }
-    assert_eq!(rig.stats("holds").failed, 4);
+    assert_eq!(rig.stats("holds").failed_requests, 4);
     let log = rig.end().await.log;
     assert_eq!(log.matches(r#""status":502,"code":"filter-response-too-large""#).count(), 4, "{log}");
 }
@@ -78,7 +78,7 @@ async fn answers_paused_requests_at_the_routes_deadline() {
             assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{callback}");
             assert_eq!(answer.json()["code"], "filter-paused", "{callback}");
         }
-        assert_eq!((rig.stats("holds").failed, rig.stats("holds").traps), (2, 0), "{callback}");
+        assert_eq!((rig.stats("holds").failed_requests, rig.stats("holds").traps), (2, 0), "{callback}");
         let log = rig.end().await.log;
         assert_eq!(log.matches(r#""status":503,"code":"filter-paused""#).count(), 2, "{log}");
     }

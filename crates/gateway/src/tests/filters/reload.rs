@@ -92,7 +92,7 @@ async fn a_reload_during_a_paused_body_drops_and_mixes_nothing() {
     assert_eq!((answer.matches("x-filter: one").count(), answer.matches("two").count()), (4, 0), "{answer}");
     for name in ["says", "second"] {
         let stats = rig.stats(name);
-        assert_eq!((stats.traps, stats.failed, stats.bypassed), (0, 0, 0), "{stats:?}");
+        assert_eq!((stats.traps, stats.failed_requests, stats.bypassed_requests), (0, 0, 0), "{stats:?}");
     }
 }
 
@@ -136,5 +136,5 @@ async fn an_unfinished_exchange_ends_once_also_with_a_reload_in_between() {
     assert_eq!(waiting.await.unwrap().headers("x-filter"), [""; 0]);
     until(|| rig.counted() == 3).await;
     let stats = rig.stats("lingers");
-    assert_eq!((stats.traps, stats.failed, stats.calls), (0, 0, 3), "{stats:?}");
+    assert_eq!((stats.traps, stats.failed_requests, stats.calls), (0, 0, 3), "{stats:?}");
 }

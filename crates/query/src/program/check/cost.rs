@@ -17,7 +17,7 @@ use wasmparser::{
     Payload, TypeSectionReader,
 };
 
-use super::{ModuleRefusal, malformed};
+use super::{ModuleRefusal, malformed_error};
 
 /// The maximum number of functions, types, exports, segments and so on, for each kind.
 const MAX_ITEMS: u64 = 2_000;
@@ -78,12 +78,12 @@ mod pairs {
 ///
 /// # Errors
 /// The first number that is too large, or a parse error.
-pub(crate) fn check(wasm: &[u8]) -> Result<Duration, ModuleRefusal> {
+pub(crate) fn estimate_cost(wasm: &[u8]) -> Result<Duration, ModuleRefusal> {
     let more = wasm.len().saturating_sub(MODULE_BYTES) as u64;
-    let most = nanos(MAX_COST).saturating_add(more.saturating_mul(COST_OF_BYTE));
-    let mut cost = CompileCost { most, ..CompileCost::default() };
+    let most = to_nanos(MAX_COST).saturating_add(more.saturating_mul(COST_OF_BYTE));
+    let mut cost = CompileCost { max_nanos: most, ..CompileCost::default() };
     for payload in Parser::new(0).parse_all(wasm) {
-        cost.read(payload.map_err(malformed)?)?;
+        cost.add_payload(payload.map_err(malformed_error)?)?;
     }
     Ok(Duration::from_nanos(cost.nanos))
 }
@@ -93,7 +93,7 @@ pub(crate) fn check(wasm: &[u8]) -> Result<Duration, ModuleRefusal> {
 /// # Errors
 /// If it is too high.
 pub(super) fn check_height(height: u32) -> Result<(), ModuleRefusal> {
-    bound("values on the operand stack", u64::from(height), MAX_HEIGHT)
+    check_bound("values on the operand stack", u64::from(height), MAX_HEIGHT)
 }
 
 /// The cost of a module, for the part that has been read.
@@ -101,7 +101,7 @@ pub(super) fn check_height(height: u32) -> Result<(), ModuleRefusal> {
 struct CompileCost {
     nanos: u64,
     /// The maximum cost.
-    most: u64,
+    max_nanos: u64,
     /// The number of parameters of each type.
     types: Vec<u64>,
     /// The types of the functions that the module defines.
@@ -113,50 +113,50 @@ struct CompileCost {
 }
 
 impl CompileCost {
-    fn read(&mut self, payload: Payload<'_>) -> Result<(), ModuleRefusal> {
+    fn add_payload(&mut self, payload: Payload<'_>) -> Result<(), ModuleRefusal> {
         match payload {
-            Payload::TypeSection(section) => self.types(section),
+            Payload::TypeSection(section) => self.add_types(section),
             Payload::ImportSection(section) => {
                 let count = section.into_imports().count() as u64;
                 // Functions of the host are called through functions that are added to the module.
-                self.items("imports", count, price::TYPE + price::FUNCTION)
+                self.add_items("imports", count, price::TYPE + price::FUNCTION)
             }
             Payload::FunctionSection(section) => {
-                self.items("functions", u64::from(section.count()), price::FUNCTION)?;
-                self.functions = section.into_iter().collect::<Result<_, _>>().map_err(malformed)?;
+                self.add_items("functions", u64::from(section.count()), price::FUNCTION)?;
+                self.functions = section.into_iter().collect::<Result<_, _>>().map_err(malformed_error)?;
                 Ok(())
             }
-            Payload::TableSection(section) => self.items("tables", u64::from(section.count()), 0),
-            Payload::TagSection(section) => self.items("tags", u64::from(section.count()), 0),
-            Payload::GlobalSection(section) => self.items("globals", u64::from(section.count()), 0),
+            Payload::TableSection(section) => self.add_items("tables", u64::from(section.count()), 0),
+            Payload::TagSection(section) => self.add_items("tags", u64::from(section.count()), 0),
+            Payload::GlobalSection(section) => self.add_items("globals", u64::from(section.count()), 0),
             Payload::ExportSection(section) => {
-                self.items("exports", u64::from(section.count()), 0)?;
+                self.add_items("exports", u64::from(section.count()), 0)?;
                 let is_function = |export: wasmparser::Export<'_>| export.kind == ExternalKind::Func;
                 let functions =
                     section.into_iter().filter_map(Result::ok).filter(|export| is_function(*export));
-                self.add(functions.count() as u64, price::ENTRY)
+                self.add_cost(functions.count() as u64, price::ENTRY)
             }
             Payload::ElementSection(section) => {
-                self.items("element segments", u64::from(section.count()), 0)?;
+                self.add_items("element segments", u64::from(section.count()), 0)?;
                 for element in section {
-                    let count = match element.map_err(malformed)?.items {
+                    let count = match element.map_err(malformed_error)?.items {
                         ElementItems::Functions(functions) => functions.count(),
                         ElementItems::Expressions(_, expressions) => expressions.count(),
                     };
-                    self.add(u64::from(count), price::ENTRY)?;
+                    self.add_cost(u64::from(count), price::ENTRY)?;
                 }
                 Ok(())
             }
-            Payload::DataSection(section) => self.items("data segments", u64::from(section.count()), 0),
-            Payload::CodeSectionStart { count, .. } => self.items("functions", u64::from(count), 0),
-            Payload::CodeSectionEntry(body) => self.function(&body),
+            Payload::DataSection(section) => self.add_items("data segments", u64::from(section.count()), 0),
+            Payload::CodeSectionStart { count, .. } => self.add_items("functions", u64::from(count), 0),
+            Payload::CodeSectionEntry(body) => self.add_function(&body),
             _ => Ok(()),
         }
     }
 
-    fn types(&mut self, section: TypeSectionReader<'_>) -> Result<(), ModuleRefusal> {
+    fn add_types(&mut self, section: TypeSectionReader<'_>) -> Result<(), ModuleRefusal> {
         for group in section {
-            for ty in group.map_err(malformed)?.into_types() {
+            for ty in group.map_err(malformed_error)?.into_types() {
                 let (params, values) = match ty.composite_type.inner {
                     CompositeInnerType::Func(ty) => {
                         (ty.params().len(), ty.params().len() + ty.results().len())
@@ -164,44 +164,44 @@ impl CompileCost {
                     CompositeInnerType::Struct(ty) => (0, ty.fields.len()),
                     CompositeInnerType::Array(_) | CompositeInnerType::Cont(_) => (0, 1),
                 };
-                bound("values in one type", values as u64, MAX_VALUES)?;
+                check_bound("values in one type", values as u64, MAX_VALUES)?;
                 self.types.push(params as u64);
-                self.items("types", self.types.len() as u64, 0)?;
-                self.add(1, price::TYPE)?;
+                self.add_items("types", self.types.len() as u64, 0)?;
+                self.add_cost(1, price::TYPE)?;
             }
         }
         Ok(())
     }
 
-    fn function(&mut self, body: &FunctionBody<'_>) -> Result<(), ModuleRefusal> {
+    fn add_function(&mut self, body: &FunctionBody<'_>) -> Result<(), ModuleRefusal> {
         let ty = self.functions.get(self.bodies);
         let params = ty.and_then(|ty| self.types.get(*ty as usize)).copied().unwrap_or_default();
         self.bodies += 1;
-        let locals = locals(body).map_err(malformed)?;
+        let locals = count_locals(body).map_err(malformed_error)?;
         self.locals = self.locals.saturating_add(locals);
-        bound("locals", self.locals, MAX_LOCALS)?;
-        self.add(locals, price::LOCAL)?;
+        check_bound("locals", self.locals, MAX_LOCALS)?;
+        self.add_cost(locals, price::LOCAL)?;
         let mut cost = FunctionCost { variables: locals + params, ..FunctionCost::default() };
-        let mut operators = body.get_operators_reader().map_err(malformed)?;
+        let mut operators = body.get_operators_reader().map_err(malformed_error)?;
         while !operators.eof() {
-            cost.read(&operators.read().map_err(malformed)?)?;
-            if cost.nanos > self.most {
+            cost.add_operator(&operators.read().map_err(malformed_error)?)?;
+            if cost.nanos > self.max_nanos {
                 break;
             }
         }
         self.flow = self.flow.saturating_add(cost.edges.saturating_mul(cost.variables));
-        bound("branches times locals", self.flow, MAX_FLOW)?;
-        self.add(1, cost.total())
+        check_bound("branches times locals", self.flow, MAX_FLOW)?;
+        self.add_cost(1, cost.total_cost())
     }
 
-    fn items(&mut self, what: &'static str, count: u64, price: u64) -> Result<(), ModuleRefusal> {
-        bound(what, count, MAX_ITEMS)?;
-        self.add(count, price)
+    fn add_items(&mut self, what: &'static str, count: u64, price: u64) -> Result<(), ModuleRefusal> {
+        check_bound(what, count, MAX_ITEMS)?;
+        self.add_cost(count, price)
     }
 
-    fn add(&mut self, count: u64, price: u64) -> Result<(), ModuleRefusal> {
+    fn add_cost(&mut self, count: u64, price: u64) -> Result<(), ModuleRefusal> {
         self.nanos = self.nanos.saturating_add(count.saturating_mul(price));
-        if self.nanos > self.most { Err(ModuleRefusal::CompileCost) } else { Ok(()) }
+        if self.nanos > self.max_nanos { Err(ModuleRefusal::CompileCost) } else { Ok(()) }
     }
 }
 
@@ -218,78 +218,78 @@ struct FunctionCost {
     variables: u64,
     writes: u64,
     /// The open blocks. For loops, the variables that change in them.
-    open: Vec<Option<BTreeSet<u32>>>,
+    open_blocks: Vec<Option<BTreeSet<u32>>>,
     loops: u64,
 }
 
 impl FunctionCost {
-    fn read(&mut self, operator: &Operator<'_>) -> Result<(), ModuleRefusal> {
+    fn add_operator(&mut self, operator: &Operator<'_>) -> Result<(), ModuleRefusal> {
         let price = match operator {
             Operator::Block { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
-                self.open.push(None);
-                self.branch(2)
+                self.open_blocks.push(None);
+                self.add_branch(2)
             }
             Operator::Loop { .. } => {
-                self.open.push(Some(BTreeSet::new()));
+                self.open_blocks.push(Some(BTreeSet::new()));
                 self.loops += 1;
-                bound("nested loops", self.loops, MAX_LOOP_DEPTH)?;
+                check_bound("nested loops", self.loops, MAX_LOOP_DEPTH)?;
                 self.pairs += pairs::LOOP;
-                self.branch(2);
+                self.add_branch(2);
                 price::LOOP
             }
             Operator::End => {
-                self.end();
+                self.end_block();
                 // A check may be added after a block (`Sandbox::compile_untrusted`).
-                price::OPERATOR + self.call(price::CALL)
+                price::OPERATOR + self.add_call(price::CALL)
             }
-            Operator::Else => self.branch(1) + self.call(price::CALL),
+            Operator::Else => self.add_branch(1) + self.add_call(price::CALL),
             Operator::Br { .. }
             | Operator::BrIf { .. }
             | Operator::BrOnNull { .. }
             | Operator::BrOnNonNull { .. }
             | Operator::BrOnCast { .. }
-            | Operator::BrOnCastFail { .. } => self.branch(1),
+            | Operator::BrOnCastFail { .. } => self.add_branch(1),
             Operator::BrTable { targets } => {
                 let count = u64::from(targets.len()) + 1;
                 self.targets += count;
-                self.branch(count);
+                self.add_branch(count);
                 price::BLOCK + count * price::TARGET
             }
-            Operator::Return | Operator::Unreachable => self.branch(0),
+            Operator::Return | Operator::Unreachable => self.add_branch(0),
             Operator::LocalSet { local_index } | Operator::LocalTee { local_index } => {
                 self.writes += 1;
-                self.change(*local_index);
+                self.change_variable(*local_index);
                 price::OPERATOR
             }
-            Operator::ReturnCall { .. } => self.call(price::CALL),
+            Operator::ReturnCall { .. } => self.add_call(price::CALL),
             Operator::ReturnCallIndirect { .. } | Operator::ReturnCallRef { .. } => {
-                self.call(price::INDIRECT_CALL)
+                self.add_call(price::INDIRECT_CALL)
             }
             // A check is added after a call.
-            Operator::Call { .. } => self.call(price::CALL) + self.call(price::CALL),
+            Operator::Call { .. } => self.add_call(price::CALL) + self.add_call(price::CALL),
             Operator::CallIndirect { .. } | Operator::CallRef { .. } => {
-                self.call(price::INDIRECT_CALL) + self.call(price::CALL)
+                self.add_call(price::INDIRECT_CALL) + self.add_call(price::CALL)
             }
-            operator => plain(operator, self),
+            operator => plain_price(operator, self),
         };
         self.nanos = self.nanos.saturating_add(price);
-        bound("nested blocks", self.open.len() as u64, MAX_DEPTH)
+        check_bound("nested blocks", self.open_blocks.len() as u64, MAX_DEPTH)
     }
 
-    fn branch(&mut self, edges: u64) -> u64 {
+    fn add_branch(&mut self, edges: u64) -> u64 {
         self.edges += edges;
         self.pairs += pairs::BLOCK;
         price::BLOCK
     }
 
-    fn call(&mut self, price: u64) -> u64 {
+    fn add_call(&mut self, price: u64) -> u64 {
         self.pairs += pairs::CALL;
         price
     }
 
     /// Records that a variable changes in the innermost loop.
-    fn change(&mut self, variable: u32) {
-        if let Some(changed) = self.open.iter_mut().rev().flatten().next()
+    fn change_variable(&mut self, variable: u32) {
+        if let Some(changed) = self.open_blocks.iter_mut().rev().flatten().next()
             && changed.insert(variable)
         {
             self.nanos = self.nanos.saturating_add(price::LOOP_VARIABLE);
@@ -297,14 +297,14 @@ impl FunctionCost {
     }
 
     /// Variables that change in a loop change in the enclosing loops as well.
-    fn end(&mut self) {
-        if let Some(Some(changed)) = self.open.pop() {
+    fn end_block(&mut self) {
+        if let Some(Some(changed)) = self.open_blocks.pop() {
             self.loops -= 1;
-            changed.into_iter().for_each(|variable| self.change(variable));
+            changed.into_iter().for_each(|variable| self.change_variable(variable));
         }
     }
 
-    fn total(&self) -> u64 {
+    fn total_cost(&self) -> u64 {
         let flow = (self.edges.saturating_mul(price::FLOW))
             .saturating_add(self.targets.saturating_mul(price::TABLE_FLOW))
             .saturating_mul(self.variables);
@@ -314,7 +314,7 @@ impl FunctionCost {
 }
 
 /// Returns the price of an operator without further effects.
-fn plain(operator: &Operator<'_>, function: &mut FunctionCost) -> u64 {
+fn plain_price(operator: &Operator<'_>, function: &mut FunctionCost) -> u64 {
     match operator {
         Operator::F32Eq
         | Operator::F32Ne
@@ -475,20 +475,20 @@ fn plain(operator: &Operator<'_>, function: &mut FunctionCost) -> u64 {
         | Operator::TableGet { .. }
         | Operator::TableSet { .. }
         | Operator::TableGrow { .. }
-        | Operator::TableSize { .. } => function.call(price::INDIRECT_CALL),
+        | Operator::TableSize { .. } => function.add_call(price::INDIRECT_CALL),
         _ => price::OPERATOR,
     }
 }
 
-fn locals(body: &FunctionBody<'_>) -> Result<u64, BinaryReaderError> {
+fn count_locals(body: &FunctionBody<'_>) -> Result<u64, BinaryReaderError> {
     let groups = body.get_locals_reader()?.into_iter();
     groups.map(|group| group.map(|(count, _)| u64::from(count))).sum()
 }
 
-fn bound(what: &'static str, found: u64, limit: u64) -> Result<(), ModuleRefusal> {
+fn check_bound(what: &'static str, found: u64, limit: u64) -> Result<(), ModuleRefusal> {
     if found > limit { Err(ModuleRefusal::Complexity { what, found, limit }) } else { Ok(()) }
 }
 
-fn nanos(time: Duration) -> u64 {
+fn to_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

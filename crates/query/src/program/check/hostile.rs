@@ -246,7 +246,7 @@ pub(crate) fn with_locals(count: usize, locals: u32) -> Vec<u8> {
 }
 
 /// Builds the largest module of an attack that the limit of a program's bytes allows.
-pub(crate) fn module((_, text): &ModuleAttack) -> Vec<u8> {
+pub(crate) fn largest_module((_, text): &ModuleAttack) -> Vec<u8> {
     let encode = |n| wat::parse_str(format!("(module {})", text(n))).unwrap();
     let (few, more) = (encode(256).len(), encode(512).len());
     let mut n = match more - few {

@@ -18,7 +18,7 @@ const CALLBACKS: &[(&str, &str, &str)] = &[
 ];
 
 /// A module with all callbacks. One of them runs `deed` for requests with a path that begins with `/b`.
-fn going_wrong(callback: &str, deed: &str) -> String {
+fn faulty_module(callback: &str, deed: &str) -> String {
     let mut code = "(global $bad (mut i32) (i32.const 0))".to_owned();
     for (name, signature, result) in CALLBACKS {
         let deed = if *name == callback {
@@ -34,10 +34,11 @@ fn going_wrong(callback: &str, deed: &str) -> String {
     code
 }
 
-fn request(path: &str) -> Request<StreamedServiceBody> {
+fn request_with_trailers(path: &str) -> Request<StreamedServiceBody> {
     let mut trailers = http::HeaderMap::new();
     trailers.insert("x-sum", "7".parse().unwrap());
-    let body = pieces(&["one", "two"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
+    let body =
+        piecewise_body(&["one", "two"]).with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync();
     Request::post(path).header("host", "example.org").body(body).unwrap()
 }
 
@@ -46,10 +47,12 @@ async fn mirror(request: Request<StreamedServiceBody>) -> Response<StreamedServi
     Response::new(request.into_body())
 }
 
-async fn exchange(chain: &Arc<FilterChain>, path: &str) -> Result<Bytes, String> {
-    let response = chain.around(request(path), RequestCall::unlimited(), facts(), mirror).await;
+async fn send_through(chain: &Arc<FilterChain>, path: &str) -> Result<Bytes, String> {
+    let response = chain
+        .run_exchange(request_with_trailers(path), RequestCall::unlimited(), exchange_info(), mirror)
+        .await;
     let response = response.map_err(|failed| services::ToProblem::code(&failed).to_owned())?;
-    whole(response).await.map(|answer| answer.body).map_err(|_| "broken".to_owned())
+    collect_response(response).await.map(|answer| answer.body).map_err(|_| "broken".to_owned())
 }
 
 #[tokio::test]
@@ -57,10 +60,10 @@ async fn a_trap_in_any_callback_fails_at_most_one_request() {
     for (name, ..) in CALLBACKS {
         for on_trap in [OnTrap::Closed, OnTrap::Open] {
             let bench = FilterFixture::new();
-            let mut filter = bench.filter("bad", &going_wrong(name, "unreachable"));
+            let mut filter = bench.filter("bad", &faulty_module(name, "unreachable"));
             filter.on_trap = on_trap;
             let chain = bench.chain(&[filter]);
-            let result = exchange(&chain, "/bad").await;
+            let result = send_through(&chain, "/bad").await;
             let ends = ["proxy_on_done", "proxy_on_log", "proxy_on_delete"].contains(name);
             match (on_trap, &result) {
                 (OnTrap::Open, Ok(body)) => assert_eq!(body, "onetwo", "{name}"),
@@ -74,9 +77,9 @@ async fn a_trap_in_any_callback_fails_at_most_one_request() {
                 _ => panic!("{name} {on_trap:?}: {result:?}"),
             }
             // The end of a stream may come later than the response.
-            bench.until(|bench| bench.stats().traps == 1).await;
+            bench.wait_until(|bench| bench.stats().traps == 1).await;
             // The next request finds a new instance.
-            assert_eq!(exchange(&chain, "/good").await.as_deref(), Ok(&b"onetwo"[..]), "{name}");
+            assert_eq!(send_through(&chain, "/good").await.as_deref(), Ok(&b"onetwo"[..]), "{name}");
         }
     }
 }
@@ -86,11 +89,11 @@ async fn limits_end_endless_loops_and_memory_growth() {
     let grows = "(loop $more (if (i32.eq (memory.grow (i32.const 16)) (i32.const -1)) (then unreachable)) (br $more))";
     for deed in ["(loop $for_ever (br $for_ever))", grows, "(call $want (i32.const 1) (i32.const 0))"] {
         let bench = FilterFixture::new();
-        let mut filter = bench.filter("bad", &going_wrong("proxy_on_request_headers", deed));
+        let mut filter = bench.filter("bad", &faulty_module("proxy_on_request_headers", deed));
         filter.limits.memory = services::BytesConfig(4 << 20);
         let chain = bench.chain(&[filter]);
-        assert_eq!(exchange(&chain, "/bad").await, Err("filter-failed".to_owned()), "{deed}");
-        assert_eq!(exchange(&chain, "/good").await.as_deref(), Ok(&b"onetwo"[..]), "{deed}");
+        assert_eq!(send_through(&chain, "/bad").await, Err("filter-failed".to_owned()), "{deed}");
+        assert_eq!(send_through(&chain, "/good").await.as_deref(), Ok(&b"onetwo"[..]), "{deed}");
     }
 }
 
@@ -160,8 +163,8 @@ async fn faulty_allocators_fail_their_module_only() {
                     (then unreachable))
                 (i32.const 0)))"
         );
-        bench.write("bad.wasm", &wat::parse_str(text).unwrap());
-        let chain = bench.chain(&[FilterConfig::of("bad.wasm")]);
+        bench.write_module("bad.wasm", &wat::parse_str(text).unwrap());
+        let chain = bench.chain(&[FilterConfig::from_module("bad.wasm")]);
         let result = send(&chain, get("/")).await;
         let result = result.map(|_| status).map_err(|failed| services::ToProblem::code(&failed));
         assert_eq!(result, wanted, "{malloc}");
@@ -222,7 +225,7 @@ async fn a_trap_in_a_callback_for_a_waiting_request_fails_it() {
         };
         let name =
             if name == "grpc_receive_initial_metadata" { "grpc_receive_trailing_metadata" } else { name };
-        let chain = bench.of(&format!(
+        let chain = bench.single_filter_chain(&format!(
             "(func (export \"proxy_on_{name}\") {parameters} unreachable)
             (func (export \"proxy_on_request_headers\") (param i32 i32 i32) (result i32) {deed} (i32.const 1))"
         ));
@@ -240,7 +243,7 @@ async fn a_trap_in_a_callback_for_a_waiting_request_fails_it() {
 async fn responses_do_not_pass_callbacks_that_panic() {
     for callback in ["headers", "body"] {
         let bench = FilterFixture::new();
-        let chain = bench.of(&format!(
+        let chain = bench.single_filter_chain(&format!(
             "(func (export \"proxy_on_response_{callback}\") (param i32 i32 i32) (result i32)
                 (call $want (i32.const 0) (call $log (i32.const 2) «panic»)) (i32.const 0))"
         ));
@@ -257,7 +260,9 @@ async fn responses_do_not_pass_callbacks_that_panic() {
             });
             Response::new(http_body_util::StreamBody::new(frames).boxed_unsync())
         };
-        let ended = chain.around(get("/"), call(Duration::from_secs(60)), facts(), handle).await;
+        let ended = chain
+            .run_exchange(get("/"), call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
+            .await;
         let failed = ended.map(|response| response.status()).unwrap_err();
         assert_eq!(failed, FilterFailure::Trapped("test".into()), "{callback}");
     }
@@ -276,7 +281,7 @@ async fn held_bodies_keep_their_filter_across_reloads() {
     };
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let request = Request::post("/").body(body.boxed_unsync()).unwrap();
-    let before = bench.of(&code("before"));
+    let before = bench.single_filter_chain(&code("before"));
     let held = {
         let before = Arc::clone(&before);
         tokio::spawn(async move { send(&before, request).await.unwrap() })
@@ -286,7 +291,7 @@ async fn held_bodies_keep_their_filter_across_reloads() {
         tokio::task::yield_now().await;
     }
     // The reload: new requests use another chain, and only a request in flight keeps the old one.
-    let after = bench.of(&code("after"));
+    let after = bench.single_filter_chain(&code("after"));
     drop(before);
     assert_eq!(send(&after, post("x")).await.unwrap().header("got-x-by"), "after");
     sender.send_data(Bytes::from_static(b"two")).await.unwrap();
@@ -298,12 +303,14 @@ async fn held_bodies_keep_their_filter_across_reloads() {
 #[tokio::test(start_paused = true)]
 async fn filters_that_fail_to_restart_are_not_retried_automatically() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_configure") (param i32 i32) (result i32)
             (call $want (i32.const 1) (call $get_data «k» (i32.const 0) (i32.const 4) (i32.const 8)))
             (call $want (i32.const 0) (call $set_data «k» «1» (i32.const 0)))
             (i32.const 1))
-        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) unreachable)"#);
+        (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) unreachable)"#,
+    );
     chain.start();
     assert_eq!(send(&chain, get("/")).await.unwrap_err(), FilterFailure::Trapped("test".into()));
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -356,44 +363,46 @@ async fn limits_number_of_headers() {
 #[tokio::test]
 async fn closes_stream_on_request_of_the_module() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $close (i32.const 0)))
             (call $want (i32.const 0) (call $continue (i32.const 0)))
             (call $want (i32.const 0) (call $add (i32.const 0) «x-on» «1»))
-            (i32.const 0))"#);
+            (i32.const 0))"#,
+    );
     assert_eq!(send(&chain, get("/")).await.unwrap_err(), FilterFailure::Closed("test".into()));
 }
 
 #[tokio::test]
 async fn cancelled_requests_end_their_streams() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (i32.const 1))
         (func (export "proxy_on_log") (param i32) (call $want (i32.const 0) (call $log (i32.const 2) «logged»)))"#);
     let mut waiting = Box::pin(send(&chain, get("/")));
     assert!((&mut waiting).now_or_never().is_none());
     drop(waiting);
-    bench.until(|bench| bench.seen().contains(&"log logged".to_owned())).await;
+    bench.wait_until(|bench| bench.take_events().contains(&"log logged".to_owned())).await;
 }
 
 #[tokio::test]
 async fn lingering_streams_end_before_their_root_context() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(r#"
         (func (export "proxy_on_done") (param i32) (result i32) (i32.const 0))
         (func (export "proxy_on_log") (param i32) (call $want (i32.const 0) (call $log (i32.const 2) «logged»)))
         (func (export "proxy_on_delete") (param i32))"#);
     send(&chain, get("/")).await.unwrap();
-    bench.seen();
+    bench.take_events();
     drop(chain);
     let ends = Mutex::new(Vec::new());
     let is_over = |bench: &FilterFixture| {
         let mut ends = ends.lock().unwrap();
-        ends.extend(bench.seen().into_iter().filter(|words| words.starts_with("proxy_on_")));
+        ends.extend(bench.take_events().into_iter().filter(|words| words.starts_with("proxy_on_")));
         ends.len() == 4
     };
-    bench.until(is_over).await;
+    bench.wait_until(is_over).await;
     assert_eq!(
         *ends.lock().unwrap(),
         ["proxy_on_log", "proxy_on_delete", "proxy_on_done", "proxy_on_delete"]
@@ -403,7 +412,7 @@ async fn lingering_streams_end_before_their_root_context() {
 #[tokio::test]
 async fn lingering_streams_end_on_proxy_done() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(r#"
         (global $last (mut i32) (i32.const 0))
         (func (export "proxy_on_done") (param $id i32) (result i32)
             (global.set $last (local.get $id)) (i32.const 0))
@@ -414,37 +423,39 @@ async fn lingering_streams_end_on_proxy_done() {
                 (call $want (i32.const 1) (call $done))))
             (i32.const 0))
         (func (export "proxy_on_delete") (param i32) (call $want (i32.const 0) (call $log (i32.const 2) «deleted»)))"#);
-    let deleted = |bench: &FilterFixture| bench.seen().contains(&"log deleted".to_owned());
+    let deleted = |bench: &FilterFixture| bench.take_events().contains(&"log deleted".to_owned());
     send(&chain, get("/")).await.unwrap();
     assert!(!deleted(&bench));
     send(&chain, get("/")).await.unwrap();
-    bench.until(deleted).await;
+    bench.wait_until(deleted).await;
 }
 
 #[tokio::test]
 async fn ends_the_oldest_of_too_many_lingering_streams() {
     let bench = FilterFixture::new();
-    let chain = bench.of(r#"
+    let chain = bench.single_filter_chain(
+        r#"
         (global $first (mut i32) (i32.const 0))
         (func (export "proxy_on_done") (param $id i32) (result i32)
             (if (i32.eqz (global.get $first)) (then (global.set $first (local.get $id))))
             (i32.const 0))
         (func (export "proxy_on_delete") (param $id i32)
             (call $want (global.get $first) (local.get $id))
-            (call $want (i32.const 0) (call $log (i32.const 2) «oldest deleted»)))"#);
+            (call $want (i32.const 0) (call $log (i32.const 2) «oldest deleted»)))"#,
+    );
     let seen = Mutex::new(Vec::new());
     let count = |bench: &FilterFixture, words: &str| {
         let mut seen = seen.lock().unwrap();
-        seen.extend(bench.seen());
+        seen.extend(bench.take_events());
         seen.iter().filter(|seen| *seen == words).count()
     };
     let most = crate::instance::MAX_LINGERING;
     for _ in 0..most {
         send(&chain, get("/")).await.unwrap();
     }
-    bench.until(|bench| count(bench, "proxy_on_done") == most).await;
+    bench.wait_until(|bench| count(bench, "proxy_on_done") == most).await;
     assert_eq!(count(&bench, "log oldest deleted"), 0);
     send(&chain, get("/")).await.unwrap();
-    bench.until(|bench| count(bench, "log oldest deleted") + count(bench, "trapped") > 0).await;
+    bench.wait_until(|bench| count(bench, "log oldest deleted") + count(bench, "trapped") > 0).await;
     assert_eq!((count(&bench, "log oldest deleted"), count(&bench, "trapped")), (1, 0));
 }

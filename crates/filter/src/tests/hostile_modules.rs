@@ -25,7 +25,7 @@ const CALLBACKS: &[(&str, usize, bool)] = &[
 ];
 
 /// Host functions that are not in [`IMPORTS`], with their parameters.
-const OTHERS: &[(&str, &str)] = &[
+const OTHER_HOST_FUNCTIONS: &[(&str, &str)] = &[
     ("proxy_get_log_level", "i32"),
     ("proxy_get_current_time_nanoseconds", "i32"),
     ("proxy_get_configuration", "i32 i32"),
@@ -44,7 +44,7 @@ const OTHERS: &[(&str, &str)] = &[
 /// any number.
 fn hostile_module(seed: u64) -> Vec<u8> {
     let known = IMPORTS.iter().map(|(name, _, parameters)| (*name, vec!["i32"; *parameters]));
-    let others = OTHERS.iter().map(|(name, types)| (*name, types.split_whitespace().collect()));
+    let others = OTHER_HOST_FUNCTIONS.iter().map(|(name, types)| (*name, types.split_whitespace().collect()));
     let functions: Vec<(&str, Vec<&str>)> = known.chain(others).collect();
     let (mut imports, mut calls) = (String::new(), String::new());
     for (index, (name, types)) in functions.iter().enumerate() {
@@ -95,7 +95,7 @@ fn hostile_module(seed: u64) -> Vec<u8> {
 
 fn large_request(path: &str) -> Request<StreamedServiceBody> {
     let trailers = http::HeaderMap::from_iter([("x-sum".parse().unwrap(), "7".parse().unwrap())]);
-    let body = pieces(&["one", "two", "three"]).with_trailers(std::future::ready(Some(Ok(trailers))));
+    let body = piecewise_body(&["one", "two", "three"]).with_trailers(std::future::ready(Some(Ok(trailers))));
     Request::post(path).header("host", "example.org").header("x-a", "1").body(body.boxed_unsync()).unwrap()
 }
 
@@ -103,8 +103,8 @@ fn large_request(path: &str) -> Request<StreamedServiceBody> {
 async fn bounds_host_state_of_hostile_modules() {
     for seed in 1..40_u64 {
         let bench = FilterFixture::new();
-        bench.write("hostile.wasm", &hostile_module(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        let mut filter = FilterConfig::of("hostile.wasm");
+        bench.write_module("hostile.wasm", &hostile_module(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let mut filter = FilterConfig::from_module("hostile.wasm");
         filter.limits.cpu = services::DurationConfig::from_millis(5000);
         filter.limits.buffer = services::BytesConfig(64 << 10);
         filter.limits.memory = services::BytesConfig(1 << 20);
@@ -112,14 +112,19 @@ async fn bounds_host_state_of_hostile_modules() {
         chain.start();
         for _ in 0..20 {
             let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
-            let exchange = chain.around(large_request("/"), call(Duration::from_secs(5)), facts(), mirror);
+            let exchange = chain.run_exchange(
+                large_request("/"),
+                call_with_timeout(Duration::from_secs(5)),
+                exchange_info(),
+                mirror,
+            );
             // An exchange ends at its deadline at the latest, with a response or without.
             if let Ok(response) = exchange.await {
-                let _ = tokio::time::timeout(Duration::from_secs(100), whole(response)).await;
+                let _ = tokio::time::timeout(Duration::from_secs(100), collect_response(response)).await;
             }
         }
         let filters = &bench.filters;
-        assert!(filters.shared("").size() <= crate::shared::MAX_BYTES, "{seed}");
+        assert!(filters.shared_data("").size() <= crate::shared::MAX_BYTES, "{seed}");
         let (queues, bytes) = filters.queues.size();
         assert!(queues <= crate::shared::MAX_QUEUES && bytes <= crate::shared::MAX_BYTES, "{seed}");
         assert!(filters.metrics().len() <= 10_000, "{seed}");
