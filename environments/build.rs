@@ -29,21 +29,26 @@ fn main() {
     for variable in ["ORFA_CLANG", "ORFA_WASM_LD", "ORFA_WASI_SYSROOT"] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    if let Err(error) = make() {
+    if let Err(error) = build_environments() {
         error.lines().for_each(|line| println!("cargo::error={line}"));
         std::process::exit(1);
     }
 }
 
-fn make() -> ToolchainResult<()> {
+fn build_environments() -> ToolchainResult<()> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let tools = ClangToolchain::find()?;
-    finish("c", &c::build(&tools, &out)?, sandbox::GuestClass::C, &out)?;
-    finish("javascript", &javascript::build(&tools, &out)?, sandbox::GuestClass::Javascript, &out)
+    write_environment("c", &c::build(&tools, &out)?, sandbox::GuestClass::C, &out)?;
+    write_environment("javascript", &javascript::build(&tools, &out)?, sandbox::GuestClass::Javascript, &out)
 }
 
 /// Writes `NAME.wasm`, the snapshot of the environment after its start, and `NAME.cwasm`, its machine code.
-fn finish(name: &str, linked: &Path, class: sandbox::GuestClass, out: &Path) -> ToolchainResult<()> {
+fn write_environment(
+    name: &str,
+    linked: &Path,
+    class: sandbox::GuestClass,
+    out: &Path,
+) -> ToolchainResult<()> {
     let wasm = fs::read(linked).map_err(|error| format!("{}: {error}", linked.display()))?;
     let wasm = sandbox::snapshot(&wasm, INITIALIZE).map_err(|error| format!("{name}: {error}"))?;
     let code = sandbox::precompile(class, &wasm).map_err(|error| format!("{name}: {error}"))?;

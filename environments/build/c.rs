@@ -38,7 +38,7 @@ pub fn build(tools: &ClangToolchain, out: &Path) -> ToolchainResult<PathBuf> {
     flags.extend(["-I".into(), here.join("../sdk/c").into(), "-I".into(), yyjson.into()]);
     let objects = tools.compile(&sources, &flags, &out.join("objects"))?;
     let linked = out.join("c.linked.wasm");
-    tools.link(&link_arguments(tools, &objects, &exports(&here.join("c/exports.txt"))?)?, &linked)?;
+    tools.link(&link_arguments(tools, &objects, &read_exports(&here.join("c/exports.txt"))?)?, &linked)?;
     Ok(linked)
 }
 
@@ -74,7 +74,7 @@ pub fn link_arguments(
 }
 
 /// Reads the names in an export list: one per line, `#` begins a comment.
-pub fn exports(list: &Path) -> ToolchainResult<Vec<String>> {
+pub fn read_exports(list: &Path) -> ToolchainResult<Vec<String>> {
     let text = fs::read_to_string(list).map_err(|error| format!("{}: {error}", list.display()))?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(str::to_owned).collect())

@@ -25,14 +25,14 @@ pub fn build(tools: &ClangToolchain, out: &Path) -> ToolchainResult<PathBuf> {
     let engine = crate_source("libquickjs-ng-sys")?.join("embed/quickjs");
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("javascript");
     let folder = out.join("objects");
-    let mut objects = compile(tools, &own, FILES, OWN_FLAGS, &engine, &folder)?;
-    objects.extend(compile(tools, &engine, ENGINE, ENGINE_FLAGS, &engine, &folder)?);
+    let mut objects = compile_files(tools, &own, FILES, OWN_FLAGS, &engine, &folder)?;
+    objects.extend(compile_files(tools, &engine, ENGINE, ENGINE_FLAGS, &engine, &folder)?);
     let linked = out.join("javascript.linked.wasm");
     tools.link(&link_arguments(tools, &objects, &[])?, &linked)?;
     Ok(linked)
 }
 
-fn compile(
+fn compile_files(
     tools: &ClangToolchain,
     from: &Path,
     files: &[&str],

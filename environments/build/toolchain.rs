@@ -74,8 +74,8 @@ impl ClangToolchain {
     pub fn builtins(&self) -> ToolchainResult<PathBuf> {
         let mut command = Command::new(&self.clang);
         command.args(["--target=wasm32-wasi", "-rtlib=compiler-rt", "-print-libgcc-file-name"]);
-        let path = PathBuf::from(String::from_utf8_lossy(&run(&mut command)?.stdout).trim());
-        if path.is_file() { Ok(path) } else { Err(missing("the compiler runtime for wasm32", &path)) }
+        let path = PathBuf::from(String::from_utf8_lossy(&run_tool(&mut command)?.stdout).trim());
+        if path.is_file() { Ok(path) } else { Err(missing_tool("the compiler runtime for wasm32", &path)) }
     }
 
     /// Compiles C files into `out`, in parallel on all cores. Objects that are newer than all their inputs
@@ -87,7 +87,7 @@ impl ClangToolchain {
         out: &Path,
     ) -> ToolchainResult<Vec<PathBuf>> {
         fs::create_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
-        let objects: Vec<_> = sources.iter().map(|source| self.object(source, flags, out)).collect();
+        let objects: Vec<_> = sources.iter().map(|source| self.object_path(source, flags, out)).collect();
         let jobs = Mutex::new(sources.iter().zip(&objects));
         let next = || jobs.lock().ok().and_then(|mut jobs| jobs.next());
         let worker = || -> ToolchainResult<()> {
@@ -112,16 +112,16 @@ impl ClangToolchain {
     pub fn link(&self, arguments: &[OsString], output: &Path) -> ToolchainResult<()> {
         let mut command = Command::new(&self.linker);
         command.args(["-m", "wasm32"]).args(arguments).arg("-o").arg(output);
-        run(&mut command).map(drop)
+        run_tool(&mut command).map(drop)
     }
 
     fn libc_part(&self, part: &str, file: &str) -> ToolchainResult<PathBuf> {
         let folder = self.sysroot.join(part).join("wasm32-wasi");
-        if folder.join(file).is_file() { Ok(folder) } else { Err(missing("wasi-libc", &folder)) }
+        if folder.join(file).is_file() { Ok(folder) } else { Err(missing_tool("wasi-libc", &folder)) }
     }
 
     /// Returns the path of a source's object. Its name has a hash of flags and compiler version.
-    fn object(&self, source: &Path, flags: &[OsString], out: &Path) -> PathBuf {
+    fn object_path(&self, source: &Path, flags: &[OsString], out: &Path) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         (&self.version, TARGET_FLAGS, flags, source).hash(&mut hasher);
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
@@ -136,7 +136,7 @@ impl ClangToolchain {
             command.arg("-isystem").arg(headers);
         }
         command.args(flags).arg("-MD").arg("-MF").arg(object.with_extension("d"));
-        let output = run(command.arg("-c").arg(source).arg("-o").arg(object))?;
+        let output = run_tool(command.arg("-c").arg(source).arg("-o").arg(object))?;
         Ok(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())
     }
 }
@@ -185,7 +185,7 @@ fn find_linker(clang: &Path, major: u32) -> ToolchainResult<PathBuf> {
 }
 
 /// Runs a tool to its end. If it fails, the error contains its standard error.
-fn run(command: &mut Command) -> ToolchainResult<Output> {
+fn run_tool(command: &mut Command) -> ToolchainResult<Output> {
     let tool = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| format!("{tool} can't be run: {error}"))?;
     if output.status.success() {
@@ -194,6 +194,6 @@ fn run(command: &mut Command) -> ToolchainResult<Output> {
     Err(format!("{tool} failed:\n{}", String::from_utf8_lossy(&output.stderr).trim_end()))
 }
 
-fn missing(what: &str, place: &Path) -> String {
+fn missing_tool(what: &str, place: &Path) -> String {
     format!("{what} was not found at {}; on Debian: {INSTALL}", place.display())
 }

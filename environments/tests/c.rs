@@ -38,21 +38,21 @@ enum FormatArgument<'a> {
 
 use FormatArgument::{Double, Int, Long, Text};
 
-fn text(caller: &mut Caller<'_, RecordingHost>, at: i32, len: i32) -> String {
+fn read_text(caller: &mut Caller<'_, RecordingHost>, at: i32, len: i32) -> String {
     let memory = caller.get_export(MEMORY).and_then(sandbox::Extern::into_memory).expect("a memory");
     let mut bytes = vec![0; len as usize];
     memory.read(caller, at as usize, &mut bytes).expect("text inside of the memory");
     String::from_utf8(bytes).expect("UTF-8")
 }
 
-fn words(caller: &mut Caller<'_, RecordingHost>, at: i32) -> [i32; 8] {
+fn read_words(caller: &mut Caller<'_, RecordingHost>, at: i32) -> [i32; 8] {
     let memory = caller.get_export(MEMORY).and_then(sandbox::Extern::into_memory).expect("a memory");
     let mut bytes = [0; 32];
     memory.read(caller, at as usize, &mut bytes).expect("a request inside of the memory");
     std::array::from_fn(|i| i32::from_le_bytes(bytes[4 * i..4 * i + 4].try_into().expect("four bytes")))
 }
 
-fn write(caller: &mut Caller<'_, RecordingHost>, at: i32, bytes: &[u8]) {
+fn write_bytes(caller: &mut Caller<'_, RecordingHost>, at: i32, bytes: &[u8]) {
     let memory = caller.get_export(MEMORY).and_then(sandbox::Extern::into_memory).expect("a memory");
     memory.write(caller, at as usize, bytes).expect("room inside of the memory");
 }
@@ -62,20 +62,20 @@ fn linker(engine: &Engine, module: &Module) -> Linker<RecordingHost> {
     let mut linker = Linker::<RecordingHost>::new(engine);
     let link: sandbox::GuestResult<()> = (|| {
         linker.func_wrap(HOST_MODULE, "done", |mut host: Caller<'_, RecordingHost>, at: i32, len: i32| {
-            host.data_mut().answer = Some(text(&mut host, at, len));
+            host.data_mut().answer = Some(read_text(&mut host, at, len));
         })?;
         linker.func_wrap(HOST_MODULE, "header", |_: i32, _: i32, _: i32, _: i32| 0)?;
         linker.func_wrap(
             HOST_MODULE,
             "fail",
             |mut host: Caller<'_, RecordingHost>, _kind: i32, at: i32, len: i32, _: i32, _: i32| {
-                host.data_mut().failure = Some(text(&mut host, at, len));
+                host.data_mut().failure = Some(read_text(&mut host, at, len));
             },
         )?;
         linker.func_wrap(HOST_MODULE, "http", |mut host: Caller<'_, RecordingHost>, at: i32| {
-            let [method, method_len, url, url_len, _, _, body, body_len] = words(&mut host, at);
+            let [method, method_len, url, url_len, _, _, body, body_len] = read_words(&mut host, at);
             let line = [(method, method_len), (url, url_len), (body, body_len)]
-                .map(|(at, len)| text(&mut host, at, len))
+                .map(|(at, len)| read_text(&mut host, at, len))
                 .join(" ");
             host.data_mut().requests.push(line.trim_end().to_owned());
             1
@@ -86,7 +86,7 @@ fn linker(engine: &Engine, module: &Module) -> Linker<RecordingHost> {
             "Response_get",
             |mut host: Caller<'_, RecordingHost>, _: i32, at: i32| {
                 let response = [host.data().status, -8, 0, host.data().body.len() as i32];
-                write(&mut host, at, &response.map(i32::to_le_bytes).concat());
+                write_bytes(&mut host, at, &response.map(i32::to_le_bytes).concat());
                 0
             },
         )?;
@@ -95,7 +95,7 @@ fn linker(engine: &Engine, module: &Module) -> Linker<RecordingHost> {
             "Response_read",
             |mut host: Caller<'_, RecordingHost>, _: i32, _: i32, at: i32, len: i32| {
                 let body = host.data().body.as_bytes();
-                write(&mut host, at, &body[..len as usize]);
+                write_bytes(&mut host, at, &body[..len as usize]);
                 body.len() as i32
             },
         )?;
@@ -118,7 +118,7 @@ impl LiveEnvironment {
     }
 
     /// Copies bytes and a NUL into the guest.
-    fn put(&mut self, bytes: &[u8]) -> i32 {
+    fn copy_bytes_in(&mut self, bytes: &[u8]) -> i32 {
         let alloc =
             self.instance.get_typed_func::<i32, i32>(&mut self.store, "orfa_alloc").expect("orfa_alloc");
         let at = alloc.call(&mut self.store, bytes.len() as i32 + 1).expect("memory");
@@ -128,24 +128,24 @@ impl LiveEnvironment {
     }
 
     /// Writes the arguments of a `...` to memory as C does.
-    fn arguments(&mut self, arguments: &[FormatArgument<'_>]) -> i32 {
+    fn write_arguments(&mut self, arguments: &[FormatArgument<'_>]) -> i32 {
         let mut bytes = vec![];
         for argument in arguments {
             let (word, align) = match argument {
                 Int(number) => (number.to_le_bytes().to_vec(), 4),
                 Long(number) => (number.to_le_bytes().to_vec(), 8),
                 Double(number) => (number.to_le_bytes().to_vec(), 8),
-                Text(text) => (self.put(text.as_bytes()).to_le_bytes().to_vec(), 4),
+                Text(text) => (self.copy_bytes_in(text.as_bytes()).to_le_bytes().to_vec(), 4),
             };
             bytes.resize(bytes.len().next_multiple_of(align), 0);
             bytes.extend(word);
         }
-        self.put(&bytes)
+        self.copy_bytes_in(&bytes)
     }
 
     /// Calls a function with `i32` parameters and an `i32` result. `Err` is the reason with which it ended
     /// the run.
-    fn call(&mut self, name: &str, parameters: &[i32]) -> Result<i32, String> {
+    fn call_function(&mut self, name: &str, parameters: &[i32]) -> Result<i32, String> {
         let (instance, store) = (&self.instance, &mut self.store);
         let outcome = match *parameters {
             [a] => instance.get_typed_func::<i32, i32>(&mut *store, name).expect(name).call(&mut *store, a),
@@ -165,46 +165,46 @@ impl LiveEnvironment {
             }
             _ => unreachable!("helpers have at most four parameters"),
         };
-        outcome.map_err(|_| self.failure())
+        outcome.map_err(|_| self.take_failure())
     }
 
-    fn failure(&mut self) -> String {
+    fn take_failure(&mut self) -> String {
         self.store.data_mut().failure.take().expect("a reason")
     }
 
     /// Returns the answer that a template makes of its arguments.
-    fn template(&mut self, template: &str, arguments: &[FormatArgument<'_>]) -> Result<String, String> {
-        let parameters = (self.put(template.as_bytes()), self.arguments(arguments));
+    fn fill_template(&mut self, template: &str, arguments: &[FormatArgument<'_>]) -> Result<String, String> {
+        let parameters = (self.copy_bytes_in(template.as_bytes()), self.write_arguments(arguments));
         let done_as = self.instance.get_typed_func::<(i32, i32), ()>(&mut self.store, "orfa_done_as");
         let outcome = done_as.expect("orfa_done_as").call(&mut self.store, parameters);
-        outcome.map_err(|_| self.failure())?;
+        outcome.map_err(|_| self.take_failure())?;
         Ok(self.store.data_mut().answer.take().expect("an answer"))
     }
 
     /// Returns the method and URL of a call.
-    fn url(&mut self, url: &str, arguments: &[FormatArgument<'_>]) -> String {
-        let parameters = [self.put(url.as_bytes()), self.arguments(arguments)];
-        self.call("orfa_get", &parameters).expect("a call");
+    fn call_url(&mut self, url: &str, arguments: &[FormatArgument<'_>]) -> String {
+        let parameters = [self.copy_bytes_in(url.as_bytes()), self.write_arguments(arguments)];
+        self.call_function("orfa_get", &parameters).expect("a call");
         self.store.data_mut().requests.pop().expect("a request")
     }
 
-    fn read(&mut self, json: &str) -> Result<i32, String> {
-        let at = self.put(json.as_bytes());
-        self.call("orfa_json", &[at, json.len() as i32])
+    fn parse_json(&mut self, json: &str) -> Result<i32, String> {
+        let at = self.copy_bytes_in(json.as_bytes());
+        self.call_function("orfa_json", &[at, json.len() as i32])
     }
 
-    fn at(&mut self, value: i32, pointer: &str, arguments: &[FormatArgument<'_>]) -> i32 {
-        let parameters = [value, self.put(pointer.as_bytes()), self.arguments(arguments)];
-        self.call("orfa_at", &parameters).expect("orfa_at never fails")
+    fn value_at(&mut self, value: i32, pointer: &str, arguments: &[FormatArgument<'_>]) -> i32 {
+        let parameters = [value, self.copy_bytes_in(pointer.as_bytes()), self.write_arguments(arguments)];
+        self.call_function("orfa_at", &parameters).expect("orfa_at never fails")
     }
 
-    fn show(&mut self, value: i32) -> String {
-        self.template("%v", &[Int(value)]).expect("a value")
+    fn render_json(&mut self, value: i32) -> String {
+        self.fill_template("%v", &[Int(value)]).expect("a value")
     }
 
-    fn named(&mut self, function: &str, value: i32, name: &str) -> i32 {
-        let name = self.put(name.as_bytes());
-        self.call(function, &[value, name]).expect(function)
+    fn call_with_name(&mut self, function: &str, value: i32, name: &str) -> i32 {
+        let name = self.copy_bytes_in(name.as_bytes());
+        self.call_function(function, &[value, name]).expect(function)
     }
 }
 
@@ -238,13 +238,13 @@ fn query_regions_are_zeroed_and_heap_starts_after_them() {
     let mut guest = LiveEnvironment::new();
     let query = layout::QUERY_DATA.start as usize..layout::QUERY_DATA.end as usize;
     assert!(guest.memory.data(&guest.store)[query].iter().all(|byte| *byte == 0));
-    assert!(guest.put(b"x") >= layout::ENVIRONMENT_DATA as i32);
+    assert!(guest.copy_bytes_in(b"x") >= layout::ENVIRONMENT_DATA as i32);
 }
 
 #[test]
 fn templates_become_json() {
     let mut guest = LiveEnvironment::new();
-    let object = guest.read(r#"{"x":1,"y":[true]}"#).expect("JSON");
+    let object = guest.parse_json(r#"{"x":1,"y":[true]}"#).expect("JSON");
     let cases: &[(&str, &[FormatArgument<'_>], &str)] = &[
         ("{a:%d,b:%u}", &[Int(-3), Int(-1)], r#"{"a":-3,"b":4294967295}"#),
         (
@@ -261,14 +261,14 @@ fn templates_become_json() {
         ("{...%v,a:[]}", &[Int(0)], r#"{"a":[]}"#),
     ];
     for (template, arguments, json) in cases {
-        assert_eq!(guest.template(template, arguments).as_deref(), Ok(*json), "{template}");
+        assert_eq!(guest.fill_template(template, arguments).as_deref(), Ok(*json), "{template}");
     }
 }
 
 #[test]
 fn invalid_template_ends_run_and_is_quoted() {
     for template in ["{a:%d", "a}", "]{", "{a:%x}", "{'a:1}", "[...%d]", "[!]"] {
-        let reason = LiveEnvironment::new().template(template, &[Int(1)]).expect_err(template);
+        let reason = LiveEnvironment::new().fill_template(template, &[Int(1)]).expect_err(template);
         assert!(reason.contains(template), "{template}: {reason}");
     }
 }
@@ -276,25 +276,27 @@ fn invalid_template_ends_run_and_is_quoted() {
 #[test]
 fn percent_encodes_url_arguments() {
     let mut guest = LiveEnvironment::new();
-    let input = guest.read(INPUT).expect("JSON");
-    let users = guest.at(input, "/users", &[]);
-    let ids = guest.named("orfa_pluck", users, "id");
+    let input = guest.parse_json(INPUT).expect("JSON");
+    let users = guest.value_at(input, "/users", &[]);
+    let ids = guest.call_with_name("orfa_pluck", users, "id");
     assert_eq!(
-        guest.url("http://a/b?x=%s&n=%d", &[Text("a/b&c?\u{e9}"), Int(5)]),
+        guest.call_url("http://a/b?x=%s&n=%d", &[Text("a/b&c?\u{e9}"), Int(5)]),
         "GET http://a/b?x=a%2Fb%26c%3F%C3%A9&n=5"
     );
-    assert_eq!(guest.url("http://a/b?ids=%v", &[Int(ids)]), "GET http://a/b?ids=1,2,k");
-    let name = guest.at(input, "/a/b~1c/1/name", &[]);
-    assert_eq!(guest.url("http://a/%v", &[Int(name)]), "GET http://a/x%20%22y%22%20%C3%A9");
+    assert_eq!(guest.call_url("http://a/b?ids=%v", &[Int(ids)]), "GET http://a/b?ids=1,2,k");
+    let name = guest.value_at(input, "/a/b~1c/1/name", &[]);
+    assert_eq!(guest.call_url("http://a/%v", &[Int(name)]), "GET http://a/x%20%22y%22%20%C3%A9");
 }
 
 #[test]
 fn rejects_url_arguments_that_vanish_or_change_path() {
     let call = |function: &str, url: &str, json: &str| {
         let mut guest = LiveEnvironment::new();
-        let value = guest.read(json).expect("JSON");
-        let parameters = [guest.put(url.as_bytes()), guest.arguments(&[Int(value)])];
-        guest.call(function, &parameters).map(|_| guest.store.data_mut().requests.pop().expect("a request"))
+        let value = guest.parse_json(json).expect("JSON");
+        let parameters = [guest.copy_bytes_in(url.as_bytes()), guest.write_arguments(&[Int(value)])];
+        guest
+            .call_function(function, &parameters)
+            .map(|_| guest.store.data_mut().requests.pop().expect("a request"))
     };
     for (url, json, reason) in [
         ("http://a/b?x=%v", "", "no value"),
@@ -320,46 +322,49 @@ fn rejects_url_arguments_that_vanish_or_change_path() {
 #[test]
 fn pointers_reach_every_value_and_escape_arguments() {
     let mut guest = LiveEnvironment::new();
-    let input = guest.read(INPUT).expect("JSON");
-    let list = guest.at(input, "/a/%s", &[Text("b/c")]);
+    let input = guest.parse_json(INPUT).expect("JSON");
+    let list = guest.value_at(input, "/a/%s", &[Text("b/c")]);
     for (n, json) in [(2, "3.0"), (0, "10"), (1, r#"{"id":7,"name":"x \"y\" \u{e9}"}"#)] {
-        let found = guest.at(list, "/%d", &[Int(n)]);
-        assert_eq!(guest.show(found), json.replace("\\u{e9}", "\u{e9}"));
+        let found = guest.value_at(list, "/%d", &[Int(n)]);
+        assert_eq!(guest.render_json(found), json.replace("\\u{e9}", "\u{e9}"));
     }
     for pointer in ["/3", "/-1", "/01x", "/x", "x", "/1/id/0", "/1/"] {
-        assert_eq!(guest.at(list, pointer, &[]), 0, "{pointer}");
+        assert_eq!(guest.value_at(list, pointer, &[]), 0, "{pointer}");
     }
-    let big = guest.at(input, "/big", &[]);
-    assert_eq!(guest.show(big), "123456789012345678901234567890");
-    let pointer = guest.put(b"/%d/id");
-    let one = guest.arguments(&[Int(1)]);
-    let nine = guest.arguments(&[Int(9)]);
-    assert_eq!(guest.call("orfa_int", &[list, -5, pointer, one]), Ok(7));
-    assert_eq!(guest.call("orfa_int", &[list, -5, pointer, nine]), Ok(-5));
+    let big = guest.value_at(input, "/big", &[]);
+    assert_eq!(guest.render_json(big), "123456789012345678901234567890");
+    let pointer = guest.copy_bytes_in(b"/%d/id");
+    let one = guest.write_arguments(&[Int(1)]);
+    let nine = guest.write_arguments(&[Int(9)]);
+    assert_eq!(guest.call_function("orfa_int", &[list, -5, pointer, one]), Ok(7));
+    assert_eq!(guest.call_function("orfa_int", &[list, -5, pointer, nine]), Ok(-5));
 }
 
 #[test]
 fn joins_lists_and_projects_objects() {
     let mut guest = LiveEnvironment::new();
-    let input = guest.read(INPUT).expect("JSON");
-    let users = guest.at(input, "/users", &[]);
-    let name = guest.put(b"id");
+    let input = guest.parse_json(INPUT).expect("JSON");
+    let users = guest.value_at(input, "/users", &[]);
+    let name = guest.copy_bytes_in(b"id");
     for (row, json) in [(2, r#"{"id":1,"n":"a"}"#), (3, r#"{"id":"k","n":"d"}"#), (4, "null")] {
-        let key = guest.at(users, "/%d/id", &[Int(row)]);
-        let found = guest.call("orfa_find", &[users, name, key]).expect("orfa_find");
-        assert_eq!(guest.show(found), json);
+        let key = guest.value_at(users, "/%d/id", &[Int(row)]);
+        let found = guest.call_function("orfa_find", &[users, name, key]).expect("orfa_find");
+        assert_eq!(guest.render_json(found), json);
     }
-    let picked = guest.named("orfa_pick", input, "roles, empty,none");
-    assert_eq!(guest.show(picked), r#"{"roles":["user","admin"],"empty":{}}"#);
-    let roles = guest.at(input, "/roles", &[]);
-    assert_eq!((guest.named("orfa_has", roles, "admin"), guest.named("orfa_has", roles, "adm")), (1, 0));
+    let picked = guest.call_with_name("orfa_pick", input, "roles, empty,none");
+    assert_eq!(guest.render_json(picked), r#"{"roles":["user","admin"],"empty":{}}"#);
+    let roles = guest.value_at(input, "/roles", &[]);
+    assert_eq!(
+        (guest.call_with_name("orfa_has", roles, "admin"), guest.call_with_name("orfa_has", roles, "adm")),
+        (1, 0)
+    );
 }
 
 #[test]
 fn invalid_json_ends_run_and_empty_text_is_null() {
     let mut guest = LiveEnvironment::new();
-    assert_eq!(guest.read(""), Ok(0));
-    assert_eq!(guest.read("[1,]"), Err("the text is not JSON, at byte 2".to_owned()));
+    assert_eq!(guest.parse_json(""), Ok(0));
+    assert_eq!(guest.parse_json("[1,]"), Err("the text is not JSON, at byte 2".to_owned()));
 }
 
 #[test]
@@ -372,9 +377,9 @@ fn failed_call_ends_run_unless_try_json_is_used() {
         (0, "", Some("GET http://a/7: the service did not answer in time")),
         (200, "<p>", Some("GET http://a/7: its body is not JSON, at byte 0")),
     ] {
-        guest.url("http://a/%d", &[Int(7)]);
+        guest.call_url("http://a/%d", &[Int(7)]);
         (guest.store.data_mut().status, guest.store.data_mut().body) = (status, body);
-        assert_eq!(guest.call("orfa_try_json", &[1]).is_ok_and(|value| value != 0), body == "{}");
-        assert_eq!(guest.call("orfa_wait_json", &[1]).err().as_deref(), outcome, "{status} {body}");
+        assert_eq!(guest.call_function("orfa_try_json", &[1]).is_ok_and(|value| value != 0), body == "{}");
+        assert_eq!(guest.call_function("orfa_wait_json", &[1]).err().as_deref(), outcome, "{status} {body}");
     }
 }

@@ -31,37 +31,40 @@ pub(crate) struct AggregateExplainArguments {
 
 pub(crate) fn explain(arguments: &AggregateExplainArguments) -> anyhow::Result<CliExitCode> {
     let AggregateExplainArguments { what, config, out } = arguments;
-    let ready = match found(what, config)? {
+    let ready = match find_aggregate(what, config)? {
         Ok(ready) => ready,
-        Err(mistakes) => return Ok(config::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::report_mistakes(&mistakes)),
     };
     let explanation = ready.aggregate.explain();
     match out {
-        None => terminal::say(&explanation.to_string()),
+        None => terminal::write_stdout(&explanation.to_string()),
         Some(out) if out.extension().is_some_and(|end| end == "mmd") => {
-            file::write(out, &explanation.to_mermaid())?
+            file::write_and_report(out, &explanation.to_mermaid())?
         }
-        Some(out) => file::write(out, &graph(&explanation).to_svg())?,
+        Some(out) => file::write_and_report(out, &dependency_graph(&explanation).to_svg())?,
     }
     Ok(CliExitCode::Ok)
 }
 
 /// Finds the requested aggregate, or returns the mistakes in the config or in a declaration.
-fn found(what: &str, config: &Path) -> anyhow::Result<Result<InspectableAggregate, Vec<ConfigMistake>>> {
+fn find_aggregate(
+    what: &str,
+    config: &Path,
+) -> anyhow::Result<Result<InspectableAggregate, Vec<ConfigMistake>>> {
     let config = match gateway::config::read(config) {
         Ok(config) => config,
         Err(mistakes) => return Ok(Err(mistakes)),
     };
-    let (config, path) = match route(&config, what) {
+    let (config, path) = match find_route_path(&config, what) {
         Some(path) => (config, path),
-        None => declared(config, Path::new(what))?,
+        None => with_declaration_route(config, Path::new(what))?,
     };
-    config::warn(config.source.warnings());
-    Ok(aggregates::ready(&config).and_then(|all| one(all, &path)))
+    config::print_warnings(config.source.warnings());
+    Ok(aggregates::build_inspectable(&config).and_then(|all| select_aggregate(all, &path)))
 }
 
 /// Finds the path of the route, given by its path or by its file.
-fn route(config: &GatewayConfig, what: &str) -> Option<String> {
+fn find_route_path(config: &GatewayConfig, what: &str) -> Option<String> {
     let here = Path::new(what).canonicalize().ok();
     let is_it = |path: &str, file: &Path| {
         path == what || (here.is_some() && config.source.folder().join(file).canonicalize().ok() == here)
@@ -71,7 +74,7 @@ fn route(config: &GatewayConfig, what: &str) -> Option<String> {
 }
 
 /// Adds a temporary route for a declaration that no route of the config names, and returns its path too.
-fn declared(mut config: GatewayConfig, file: &Path) -> anyhow::Result<(GatewayConfig, String)> {
+fn with_declaration_route(mut config: GatewayConfig, file: &Path) -> anyhow::Result<(GatewayConfig, String)> {
     let Ok(here) = file.canonicalize() else {
         let message = format!("{} is neither the path of an aggregate's route nor a file", file.display());
         let hint = "name a route of the config with `aggregate:`, or its declaration";
@@ -82,12 +85,15 @@ fn declared(mut config: GatewayConfig, file: &Path) -> anyhow::Result<(GatewayCo
     Ok((config.with_aggregate(&path, &here)?, path))
 }
 
-fn one(all: Vec<InspectableAggregate>, path: &str) -> Result<InspectableAggregate, Vec<ConfigMistake>> {
+fn select_aggregate(
+    all: Vec<InspectableAggregate>,
+    path: &str,
+) -> Result<InspectableAggregate, Vec<ConfigMistake>> {
     all.into_iter().find(|ready| ready.path == path).ok_or_else(Vec::new)
 }
 
 /// The graph of dependencies between the steps, and of the insertions of their responses.
-fn graph(explanation: &AggregateExplanation) -> DependenceGraph {
+fn dependency_graph(explanation: &AggregateExplanation) -> DependenceGraph {
     let number = |part: &str| explanation.steps.iter().position(|step| step.part == part);
     let position = TextPosition { line: 1, column: 1 };
     let nodes = explanation.steps.iter().map(|step| {

@@ -8,7 +8,7 @@
 //! The entry point is [`build`].
 mod compile;
 mod error;
-mod fit;
+mod module_check;
 mod object;
 mod post_link;
 #[cfg(test)]
@@ -64,9 +64,9 @@ pub(crate) struct BuiltModule {
     /// The module.
     pub(crate) wasm: Vec<u8>,
     /// Its size in bytes.
-    pub(crate) raw: usize,
+    pub(crate) raw_size: usize,
     /// Its size in bytes after gzip.
-    pub(crate) gzip: usize,
+    pub(crate) gzip_size: usize,
     /// The warnings of clang.
     pub(crate) warnings: String,
 }
@@ -80,26 +80,26 @@ pub(crate) fn build(source: &Path, options: &BuildOptions) -> Result<BuiltModule
     let tools = ClangToolchain::find().map_err(BuildError::Toolchain)?;
     let folder = tempfile::tempdir().map_err(BuildError::Folder)?;
     let (object, warnings) = compile::compile(&tools, source, &options.flags, folder.path())?;
-    let facts = object::inspect(&read(&object)?)?;
+    let facts = object::inspect(&read_intermediate(&object)?)?;
     let linked = compile::link(&tools, &object, &facts, folder.path())?;
-    let wasm = finish(&read(&linked)?, options)?;
-    Ok(BuiltModule { raw: wasm.len(), gzip: gzip_size(&wasm)?, wasm, warnings })
+    let wasm = check_and_rewrite(&read_intermediate(&linked)?, options)?;
+    Ok(BuiltModule { raw_size: wasm.len(), gzip_size: gzip_size(&wasm)?, wasm, warnings })
 }
 
 /// Builds the module of a C source, to be sent at once.
-pub(crate) fn module(source: &Path) -> Result<Vec<u8>, CliError> {
+pub(crate) fn build_module(source: &Path) -> Result<Vec<u8>, CliError> {
     let built = build(source, &BuildOptions::default())?;
-    terminal::complain(&built.warnings);
+    terminal::write_stderr(&built.warnings);
     Ok(built.wasm)
 }
 
 /// Checks the linked module and converts it to a guest of the C environment.
-fn finish(linked: &[u8], options: &BuildOptions) -> Result<Vec<u8>, BuildError> {
-    fit::check(linked, environments::C.wasm)?;
+fn check_and_rewrite(linked: &[u8], options: &BuildOptions) -> Result<Vec<u8>, BuildError> {
+    module_check::check_module(linked, environments::C.wasm)?;
     post_link::rewrite(linked, environments::C.name, options.metadata.as_ref())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, BuildError> {
+fn read_intermediate(path: &Path) -> Result<Vec<u8>, BuildError> {
     fs::read(path).map_err(BuildError::Folder)
 }
 

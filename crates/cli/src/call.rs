@@ -24,7 +24,7 @@ use crate::exit::{CliError, CliExitCode};
 use crate::{draw, terminal, units};
 pub(crate) use exchange::{ProgramCallRequest, ProgramCallResponse};
 pub(crate) use problem::PrintedProblem;
-pub(crate) use program::{PreparedProgram, read};
+pub(crate) use program::{PreparedProgram, read_file};
 
 /// The default address of `orfa dev`.
 pub(crate) const DEFAULT_URL: &str = "http://localhost:8080/query";
@@ -63,41 +63,41 @@ pub(crate) async fn run(arguments: &CallArguments) -> anyhow::Result<CliExitCode
         url: arguments.url.clone(),
         program: program.bytes.clone(),
         content_type: program.content_type,
-        input: input(arguments)?,
-        headers: headers(arguments)?,
+        input: read_input(arguments)?,
+        headers: request_headers(arguments)?,
     };
     let answer = question.send().await?;
     if arguments.verbose {
-        terminal::complain(&report(&question, &answer, terminal::width()));
+        terminal::write_stderr(&format_report(&question, &answer, terminal::width()));
     }
     match &arguments.record {
-        Some(file) => record(file, &answer, &program),
-        None => Ok(show(&answer, &program)),
+        Some(file) => write_recording(file, &answer, &program),
+        None => Ok(print_response(&answer, &program)),
     }
 }
 
 /// Writes the recording in the response to a file.
-fn record(
+fn write_recording(
     file: &Path,
     answer: &ProgramCallResponse,
     program: &PreparedProgram,
 ) -> anyhow::Result<CliExitCode> {
-    if problem::PrintedProblem::of(answer).is_some() {
-        return Ok(show(answer, program));
+    if problem::PrintedProblem::from_response(answer).is_some() {
+        return Ok(print_response(answer, program));
     }
-    let recording = recording(&answer.body)?;
-    write(file, &answer.body)?;
-    terminal::complain(&format!("{}: {}\n", file.display(), recording.summary()));
+    let recording = parse_recording(&answer.body)?;
+    write_file(file, &answer.body)?;
+    terminal::write_stderr(&format!("{}: {}\n", file.display(), recording.summary()));
     Ok(CliExitCode::Ok)
 }
 
 /// Parses a recording.
-pub(crate) fn recording(bytes: &[u8]) -> Result<RunRecording, CliError> {
-    RunRecording::parse(bytes).map_err(|error| unreadable(&error))
+pub(crate) fn parse_recording(bytes: &[u8]) -> Result<RunRecording, CliError> {
+    RunRecording::parse(bytes).map_err(|error| recording_error(&error))
 }
 
 /// Returns the error for an invalid recording, with a hint.
-fn unreadable(error: &RecordingError) -> CliError {
+fn recording_error(error: &RecordingError) -> CliError {
     let text = error.to_string();
     match error {
         RecordingError::Version(_) => CliError::failed(
@@ -115,7 +115,7 @@ fn unreadable(error: &RecordingError) -> CliError {
 }
 
 /// Writes a file that the command line names.
-pub(crate) fn write(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
+pub(crate) fn write_file(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
     std::fs::write(file, bytes).map_err(|error| {
         let message = format!("{} can't be written: {error}", file.display());
         CliError::failed("not-written", message, "")
@@ -123,14 +123,14 @@ pub(crate) fn write(file: &Path, bytes: &[u8]) -> Result<(), CliError> {
 }
 
 /// Prints the response, or the problem document.
-pub(crate) fn show(answer: &ProgramCallResponse, program: &PreparedProgram) -> CliExitCode {
-    if let Some(problem) = problem::PrintedProblem::of(answer) {
-        terminal::complain(&problem.render(program, terminal::width()));
+pub(crate) fn print_response(answer: &ProgramCallResponse, program: &PreparedProgram) -> CliExitCode {
+    if let Some(problem) = problem::PrintedProblem::from_response(answer) {
+        terminal::write_stderr(&problem.render(program, terminal::width()));
         return CliExitCode::Failed;
     }
     print_body(&answer.body);
     if answer.status.is_client_error() || answer.status.is_server_error() {
-        terminal::complain(&format!("orfa: the response has status {}\n", answer.status));
+        terminal::write_stderr(&format!("orfa: the response has status {}\n", answer.status));
         return CliExitCode::Failed;
     }
     CliExitCode::Ok
@@ -140,38 +140,38 @@ pub(crate) fn show(answer: &ProgramCallResponse, program: &PreparedProgram) -> C
 pub(crate) fn print_body(body: &[u8]) {
     let mut out = std::io::stdout();
     if out.is_terminal() {
-        let pretty = pretty::json(body);
-        terminal::say(pretty.as_deref().unwrap_or(&String::from_utf8_lossy(body)));
-        terminal::say("\n");
+        let pretty = pretty::format_json(body);
+        terminal::write_stdout(pretty.as_deref().unwrap_or(&String::from_utf8_lossy(body)));
+        terminal::write_stdout("\n");
     } else {
         let _ = out.write_all(body).and_then(|()| out.flush());
     }
 }
 
 /// The report of `-v`.
-fn report(question: &ProgramCallRequest, answer: &ProgramCallResponse, width: usize) -> String {
+fn format_report(question: &ProgramCallRequest, answer: &ProgramCallResponse, width: usize) -> String {
     let status = answer.status.as_u16();
-    let timing = timing::CallTiming::of(&answer.headers);
+    let timing = timing::CallTiming::from_headers(&answer.headers);
     let measured: String = timing
-        .measures
+        .measurements
         .iter()
-        .map(|(name, time)| format!("  {name} {}", units::milliseconds(*time)))
+        .map(|(name, time)| format!("  {name} {}", units::format_milliseconds(*time)))
         .collect();
     format!(
         "POST {}  {}  {}\n  sent {} (input {}, program {}), received {}\n{}{}",
         question.url,
         terminal::paint(draw::status_style(status), &status.to_string()),
-        units::milliseconds(answer.took),
-        units::bytes(answer.sent),
-        units::bytes(question.input.as_ref().map_or(0, Bytes::len) as u64),
-        units::bytes(question.program.len() as u64),
-        units::bytes(answer.received),
+        units::format_milliseconds(answer.duration),
+        units::format_bytes(answer.bytes_sent),
+        units::format_bytes(question.input.as_ref().map_or(0, Bytes::len) as u64),
+        units::format_bytes(question.program.len() as u64),
+        units::format_bytes(answer.bytes_received),
         if measured.is_empty() { String::new() } else { format!("{measured}\n") },
-        draw::timeline(&timing.calls, timing.total(), width),
+        draw::draw_timeline(&timing.calls, timing.total(), width),
     )
 }
 
-fn input(arguments: &CallArguments) -> anyhow::Result<Option<Bytes>> {
+fn read_input(arguments: &CallArguments) -> anyhow::Result<Option<Bytes>> {
     match (arguments.input.as_deref(), &arguments.input_file) {
         (Some("-"), _) => {
             let mut bytes = Vec::new();
@@ -179,19 +179,19 @@ fn input(arguments: &CallArguments) -> anyhow::Result<Option<Bytes>> {
             Ok(Some(bytes.into()))
         }
         (Some(text), _) => Ok(Some(Bytes::copy_from_slice(text.as_bytes()))),
-        (None, Some(file)) => Ok(Some(read(file)?.into())),
+        (None, Some(file)) => Ok(Some(read_file(file)?.into())),
         (None, None) => Ok(None),
     }
 }
 
-fn headers(arguments: &CallArguments) -> anyhow::Result<HeaderMap> {
+fn request_headers(arguments: &CallArguments) -> anyhow::Result<HeaderMap> {
     let mut headers = HeaderMap::new();
     for line in &arguments.headers {
-        let (name, value) = header(line)?;
+        let (name, value) = parse_header(line)?;
         headers.append(name, value);
     }
     if let Some(limit) = &arguments.limit {
-        let (_, value) = header(&format!("ORFA-Limit: {limit}"))?;
+        let (_, value) = parse_header(&format!("ORFA-Limit: {limit}"))?;
         headers.insert("orfa-limit", value);
     }
     if arguments.record.is_some() {
@@ -203,7 +203,7 @@ fn headers(arguments: &CallArguments) -> anyhow::Result<HeaderMap> {
     Ok(headers)
 }
 
-pub(crate) fn header(line: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
+pub(crate) fn parse_header(line: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
     let wrong = || {
         let message = format!("`{line}` is not a header");
         CliError::usage("bad-header", message, "write it as 'Name: value', in plain ASCII")

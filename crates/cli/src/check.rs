@@ -18,35 +18,35 @@ pub(crate) struct CheckConfigArguments {
 
 pub(crate) async fn run(arguments: &CheckConfigArguments) -> anyhow::Result<CliExitCode> {
     let reading = gateway::config::read_watched(&arguments.config);
-    config::warn(&reading.warnings);
+    config::print_warnings(&reading.warnings);
     let mut config = match reading.config {
         Ok(config) => config,
-        Err(mistakes) => return Ok(config::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::report_mistakes(&mistakes)),
     };
-    let praise = praise(&config);
-    let documents = gateway::documents::read(&config).unwrap_or_default();
-    let scripts = gateway::scripts::read(&config).unwrap_or_default();
-    let graphqls = gateway::graphqls::made(&config).unwrap_or_default();
+    let praise = config_summary(&config);
+    let documents = gateway::documents::read_documents(&config).unwrap_or_default();
+    let scripts = gateway::scripts::read_scripts(&config).unwrap_or_default();
+    let graphqls = gateway::graphqls::build_inspectable(&config).unwrap_or_default();
     // Isolates the check from the state of a running gateway.
     let aside = tempfile::tempdir().context("no folder for state that is never used")?;
     config.scripts.state_dir = aside.path().to_owned();
     match Gateway::build(config) {
         Ok(_) => {
             // These findings are not mistakes of the config: it works, and affected parts are untyped.
-            terminal::complain(&types::oddities(
+            terminal::write_stderr(&types::format_findings(
                 documents.iter().map(|(name, document)| (&**name, &**document)),
             ));
-            scripts.iter().for_each(script::complain_of);
-            terminal::complain(&graphqls.iter().map(graphql::findings).collect::<String>());
-            terminal::say(&praise);
+            scripts.iter().for_each(script::print_warnings);
+            terminal::write_stderr(&graphqls.iter().map(graphql::format_findings).collect::<String>());
+            terminal::write_stdout(&praise);
         }
-        Err(BuildError::Config(mistakes)) => return Ok(config::refuse(&mistakes)),
+        Err(BuildError::Config(mistakes)) => return Ok(config::report_mistakes(&mistakes)),
         Err(error) => return Err(error.into()),
     }
     Ok(CliExitCode::Ok)
 }
 
-fn praise(config: &GatewayConfig) -> String {
-    let services = units::count(config.services.len(), "service");
-    format!("ok: {services}, {}\n", units::count(config.routes.len(), "route"))
+fn config_summary(config: &GatewayConfig) -> String {
+    let services = units::format_count(config.services.len(), "service");
+    format!("ok: {services}, {}\n", units::format_count(config.routes.len(), "route"))
 }

@@ -14,22 +14,22 @@ pub(crate) enum ConfigCommand {
     Schema,
 }
 
-pub(crate) fn schema() -> anyhow::Result<CliExitCode> {
+pub(crate) fn print_schema() -> anyhow::Result<CliExitCode> {
     let schema = serde_json::to_string_pretty(&gateway::config::schema())?;
-    terminal::say(&format!("{schema}\n"));
+    terminal::write_stdout(&format!("{schema}\n"));
     Ok(CliExitCode::Ok)
 }
 
 /// Reports the mistakes on standard error.
-pub(crate) fn refuse(mistakes: &[ConfigMistake]) -> CliExitCode {
-    terminal::complain(&list(mistakes));
+pub(crate) fn report_mistakes(mistakes: &[ConfigMistake]) -> CliExitCode {
+    terminal::write_stderr(&format_mistakes(mistakes));
     CliExitCode::Usage
 }
 
 /// Prints the warnings about a config on standard error.
-pub(crate) fn warn(warnings: &[ConfigMistake]) {
+pub(crate) fn print_warnings(warnings: &[ConfigMistake]) {
     for warning in warnings {
-        terminal::complain(&format!("warning: {warning}\n"));
+        terminal::write_stderr(&format!("warning: {warning}\n"));
     }
 }
 
@@ -41,11 +41,11 @@ pub(crate) fn log_warnings(warnings: &[ConfigMistake]) {
 }
 
 /// Formats one line per mistake, and their number.
-fn list(mistakes: &[ConfigMistake]) -> String {
+fn format_mistakes(mistakes: &[ConfigMistake]) -> String {
     let mut text = String::new();
     for mistake in mistakes {
         let _ = writeln!(text, "{mistake}");
     }
-    let _ = writeln!(text, "the config has {}", units::count(mistakes.len(), "error"));
+    let _ = writeln!(text, "the config has {}", units::format_count(mistakes.len(), "error"));
     text
 }

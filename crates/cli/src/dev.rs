@@ -5,8 +5,8 @@
 //! the previous one active. `plan.rs` is the config, `screen.rs` the output, and `again.rs` sends a program
 //! again whenever it is saved.
 
-mod again;
-mod plan;
+mod config_source;
+mod rerun;
 mod screen;
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::exit::CliExitCode;
 use crate::signal::TerminationSignals;
 use crate::watch::FileWatcher;
 use crate::{config, logs, serve, terminal};
-use plan::DevConfigSource;
+use config_source::DevConfigSource;
 use screen::DisplayedRequest;
 
 /// Serve on this machine without a config file, with safe limits, and draw every upstream call.
@@ -47,21 +47,21 @@ pub(crate) struct DevArguments {
 }
 
 pub(crate) async fn run(arguments: &DevArguments) -> anyhow::Result<CliExitCode> {
-    logs::plain()?;
+    logs::init_plain()?;
     let plan = DevConfigSource::new(arguments)?;
     let watch = FileWatcher::new(plan.config_file());
-    let config = match plan.config() {
+    let config = match plan.read_config() {
         Ok(config) => config,
-        Err(mistakes) => return Ok(config::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::report_mistakes(&mistakes)),
     };
     let mut stop = TerminationSignals::listen().context("can't listen for signals")?;
     let Some(mut dev) = DevServer::start(plan, watch, config).await? else { return Ok(CliExitCode::Usage) };
-    terminal::say(&dev.greeting(arguments.run.as_deref()));
+    terminal::write_stdout(&dev.greeting(arguments.run.as_deref()));
     let url = dev.query_url();
     tokio::select! {
         _ = stop.wait() => {}
-        () = dev.keep_fresh() => {}
-        () = again::send(arguments.run.clone(), arguments.input.clone(), url) => {}
+        () = dev.reload_on_change() => {}
+        () = rerun::send_on_change(arguments.run.clone(), arguments.input.clone(), url) => {}
     }
     dev.stop().await;
     Ok(CliExitCode::Ok)
@@ -69,14 +69,14 @@ pub(crate) async fn run(arguments: &DevArguments) -> anyhow::Result<CliExitCode>
 
 /// The state of the running command.
 struct DevServer {
-    plan: DevConfigSource,
-    watch: FileWatcher,
+    config_source: DevConfigSource,
+    watcher: FileWatcher,
     config: GatewayConfig,
     gateway: Gateway,
     port: u16,
-    caps: CpuLimitsByRoute,
+    cpu_limits: CpuLimitsByRoute,
     shutdown: oneshot::Sender<ShutdownMode>,
-    serving: JoinHandle<DrainResult>,
+    server_task: JoinHandle<DrainResult>,
 }
 
 /// The CPU limits of programs by the path of their route, from the active config.
@@ -90,53 +90,62 @@ impl DevServer {
         config: GatewayConfig,
     ) -> anyhow::Result<Option<Self>> {
         let (seen, shown) = mpsc::unbounded_channel();
-        let caps = CpuLimitsByRoute::new(Mutex::new(plan::cpu_caps(&config)));
+        let caps = CpuLimitsByRoute::new(Mutex::new(config_source::cpu_limits(&config)));
         let gateway = match Gateway::build(config.clone()) {
-            Ok(gateway) => gateway.on_request(drawn(seen, Arc::clone(&caps))),
-            Err(error) => return refused(error).map(|()| None),
+            Ok(gateway) => gateway.on_request(request_observer(seen, Arc::clone(&caps))),
+            Err(error) => return report_build_error(error).map(|()| None),
         };
-        let listeners = gateway.bind().map_err(|error| serve::not_bound(&error))?;
+        let listeners = gateway.bind().map_err(|error| serve::bind_error(&error))?;
         let port = listeners.addresses().first().map_or(0, std::net::SocketAddr::port);
         let (shutdown, stopped) = oneshot::channel();
         let stopped = async { stopped.await.unwrap_or(ShutdownMode::Promptly) };
         let serving = tokio::spawn(gateway.clone().serve(listeners, stopped));
-        tokio::spawn(screen::show(shown));
-        watch.set(plan.files(&config));
-        Ok(Some(Self { plan, watch, config, gateway, port, caps, shutdown, serving }))
+        tokio::spawn(screen::draw_requests(shown));
+        watch.set_files(plan.files(&config));
+        Ok(Some(Self {
+            config_source: plan,
+            watcher: watch,
+            config,
+            gateway,
+            port,
+            cpu_limits: caps,
+            shutdown,
+            server_task: serving,
+        }))
     }
 
     /// Reads the config again whenever one of its files changes.
-    async fn keep_fresh(&mut self) {
+    async fn reload_on_change(&mut self) {
         loop {
-            self.watch.change().await;
+            self.watcher.wait_for_change().await;
             match self.reload().await {
-                Ok(true) => self.watch.set(self.plan.files(&self.config)),
-                Ok(false) => terminal::say("the previous config stays active\n"),
-                Err(error) => terminal::complain(&crate::exit::describe(&error)),
+                Ok(true) => self.watcher.set_files(self.config_source.files(&self.config)),
+                Ok(false) => terminal::write_stdout("the previous config stays active\n"),
+                Err(error) => terminal::write_stderr(&crate::exit::describe_error(&error)),
             }
         }
     }
 
     /// Activates the current config; `false` if it has mistakes, which have been reported.
     async fn reload(&mut self) -> anyhow::Result<bool> {
-        let config = match self.plan.config() {
+        let config = match self.config_source.read_config() {
             Ok(config) => config,
             Err(mistakes) => {
-                config::refuse(&mistakes);
+                config::report_mistakes(&mistakes);
                 return Ok(false);
             }
         };
         let (gateway, next) = (self.gateway.clone(), config.clone());
         let waiting = match spawn_blocking(move || gateway.reload(&next)).await? {
             Ok(waiting) => waiting,
-            Err(error) => return refused(error).map(|()| false),
+            Err(error) => return report_build_error(error).map(|()| false),
         };
-        *lock(&self.caps) = plan::cpu_caps(&config);
+        *lock(&self.cpu_limits) = config_source::cpu_limits(&config);
         self.config = config;
-        terminal::say("the config has changed and is active\n");
+        terminal::write_stdout("the config has changed and is active\n");
         // The admin listener and takeovers are irrelevant to this command.
         for field in waiting.iter().filter(|field| ["listen", "runtime"].contains(*field)) {
-            terminal::say(&format!("  except `{field}`, which needs a restart\n"));
+            terminal::write_stdout(&format!("  except `{field}`, which needs a restart\n"));
         }
         Ok(true)
     }
@@ -144,12 +153,12 @@ impl DevServer {
     async fn stop(self) {
         // It only fails if the gateway has ended already.
         let _ = self.shutdown.send(ShutdownMode::Promptly);
-        let _ = self.serving.await;
+        let _ = self.server_task.await;
     }
 
     fn greeting(&self, program: Option<&std::path::Path>) -> String {
         let names: Vec<&str> = self.config.services.keys().map(String::as_str).collect();
-        let files = self.plan.files(&self.config);
+        let files = self.config_source.files(&self.config);
         screen::greeting(&self.query_url(), &names, &files, program)
     }
 
@@ -161,22 +170,22 @@ impl DevServer {
 }
 
 /// Returns the observer that draws each request with its CPU limit.
-fn drawn(
+fn request_observer(
     seen: mpsc::UnboundedSender<DisplayedRequest>,
     caps: CpuLimitsByRoute,
 ) -> impl Fn(CompletedRequest) + Send + Sync + 'static {
     move |request: CompletedRequest| {
         let cap = lock(&caps).get(&request.path).copied();
         // The send fails only while the command exits.
-        let _ = seen.send(DisplayedRequest { request, cap });
+        let _ = seen.send(DisplayedRequest { request, cpu_limit: cap });
     }
 }
 
 /// Reports the mistakes in a config; other errors are errors of the command.
-fn refused(error: BuildError) -> anyhow::Result<()> {
+fn report_build_error(error: BuildError) -> anyhow::Result<()> {
     match error {
         BuildError::Config(mistakes) => {
-            config::refuse(&mistakes);
+            config::report_mistakes(&mistakes);
             Ok(())
         }
         error => Err(error.into()),

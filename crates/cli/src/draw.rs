@@ -12,11 +12,11 @@ use crate::terminal::{self, paint};
 use crate::units;
 
 /// The maximum number of drawn calls. The remaining ones are summarised in one line.
-const MOST_ROWS: usize = 40;
+const MAX_ROWS: usize = 40;
 /// The minimum width of a bar.
-const LEAST_BAR: usize = 10;
+const MIN_BAR_WIDTH: usize = 10;
 /// The columns between the parts: two in front, two on each side of the outcome, two pipes, ten for the time.
-const GAPS: usize = 18;
+const GAP_WIDTH: usize = 18;
 
 /// An upstream call, prepared for drawing.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,26 +35,26 @@ pub(crate) struct CallBar {
 pub(crate) enum CallBarOutcome {
     Status(u16),
     /// No status, with the reason: `no answer`, `not sent`.
-    Not(String),
+    NoStatus(String),
 }
 
 impl CallBarOutcome {
     /// Parses a status, or keeps the text.
     pub(crate) fn parse(text: &str) -> Self {
-        text.parse().map_or_else(|_| Self::Not(text.to_owned()), Self::Status)
+        text.parse().map_or_else(|_| Self::NoStatus(text.to_owned()), Self::Status)
     }
 
-    fn text(&self) -> String {
+    fn label(&self) -> String {
         match self {
             Self::Status(status) => status.to_string(),
-            Self::Not(why) => why.clone(),
+            Self::NoStatus(why) => why.clone(),
         }
     }
 
     fn style(&self) -> Style {
         match self {
             Self::Status(status) => status_style(*status),
-            Self::Not(_) => terminal::RED,
+            Self::NoStatus(_) => terminal::RED,
         }
     }
 }
@@ -70,13 +70,13 @@ pub(crate) fn status_style(status: u16) -> Style {
 
 /// Draws a line for each call. The axis ends with the request at `total`, or with the last call if that is
 /// later.
-pub(crate) fn timeline(calls: &[CallBar], total: Duration, width: usize) -> String {
-    let shown = calls.get(..MOST_ROWS).unwrap_or(calls);
+pub(crate) fn draw_timeline(calls: &[CallBar], total: Duration, width: usize) -> String {
+    let shown = calls.get(..MAX_ROWS).unwrap_or(calls);
     let columns = ColumnWidths::fit(shown, width);
     let axis = calls.iter().filter_map(|call| call.end).fold(total, Duration::max);
     let mut text = String::new();
     for call in shown {
-        let _ = writeln!(text, "{}", columns.row(call, axis));
+        let _ = writeln!(text, "{}", columns.draw_row(call, axis));
     }
     if shown.len() < calls.len() {
         let _ = writeln!(text, "  ... and {} more", calls.len() - shown.len());
@@ -94,31 +94,32 @@ struct ColumnWidths {
 impl ColumnWidths {
     fn fit(calls: &[CallBar], width: usize) -> Self {
         let longest = |measure: fn(&CallBar) -> usize| calls.iter().map(measure).max().unwrap_or(0);
-        let outcome = longest(|call| call.outcome.text().len());
-        let room = width.saturating_sub(outcome + GAPS);
+        let outcome = longest(|call| call.outcome.label().len());
+        let room = width.saturating_sub(outcome + GAP_WIDTH);
         let name =
-            longest(|call| call.name.chars().count()).min(width / 2).min(room.saturating_sub(LEAST_BAR));
-        let bar = room.saturating_sub(name).max(LEAST_BAR);
+            longest(|call| call.name.chars().count()).min(width / 2).min(room.saturating_sub(MIN_BAR_WIDTH));
+        let bar = room.saturating_sub(name).max(MIN_BAR_WIDTH);
         Self { name, outcome, bar }
     }
 
-    fn row(&self, call: &CallBar, axis: Duration) -> String {
+    fn draw_row(&self, call: &CallBar, axis: Duration) -> String {
         let Self { name, outcome, .. } = *self;
         let label = shorten(&call.name, name);
-        let ended = format!("{:<outcome$}", call.outcome.text());
-        let took =
-            call.end.map_or_else(String::new, |end| units::milliseconds(end.saturating_sub(call.start)));
+        let ended = format!("{:<outcome$}", call.outcome.label());
+        let took = call
+            .end
+            .map_or_else(String::new, |end| units::format_milliseconds(end.saturating_sub(call.start)));
         let row = format!(
             "  {label:<name$}  {}  |{}| {took:>9}",
             paint(call.outcome.style(), &ended),
-            self.bar(call, axis)
+            self.draw_bar(call, axis)
         );
         row.trim_end().to_owned()
     }
 
-    fn bar(&self, call: &CallBar, axis: Duration) -> String {
-        let from = self.place(call.start, axis).min(self.bar - 1);
-        let to = self.place(call.end.unwrap_or(axis), axis).clamp(from + 1, self.bar);
+    fn draw_bar(&self, call: &CallBar, axis: Duration) -> String {
+        let from = self.column_of(call.start, axis).min(self.bar - 1);
+        let to = self.column_of(call.end.unwrap_or(axis), axis).clamp(from + 1, self.bar);
         let sign = if call.end.is_some() { "=" } else { "." };
         let bar = paint(terminal::CYAN, &sign.repeat(to - from));
         format!("{}{bar}{}", " ".repeat(from), " ".repeat(self.bar - to))
@@ -130,7 +131,7 @@ impl ColumnWidths {
         clippy::cast_sign_loss,
         reason = "a column of a terminal, between 0 and its width"
     )]
-    fn place(&self, time: Duration, axis: Duration) -> usize {
+    fn column_of(&self, time: Duration, axis: Duration) -> usize {
         let part = time.as_secs_f64() / axis.as_secs_f64().max(f64::MIN_POSITIVE);
         (part * self.bar as f64).round() as usize
     }

@@ -51,16 +51,16 @@ impl From<CliExitCode> for ExitCode {
 }
 
 /// Maps the result of a verb to its exit code, and prints its error.
-pub(crate) fn finish(end: anyhow::Result<CliExitCode>) -> ExitCode {
+pub(crate) fn report_result(end: anyhow::Result<CliExitCode>) -> ExitCode {
     end.unwrap_or_else(|error| {
-        terminal::complain(&describe(&error));
+        terminal::write_stderr(&describe_error(&error));
         error.downcast_ref::<CliError>().map_or(CliExitCode::Internal, |complaint| complaint.exit)
     })
     .into()
 }
 
 /// Describes an error: the message, its code, the hint.
-pub(crate) fn describe(error: &anyhow::Error) -> String {
+pub(crate) fn describe_error(error: &anyhow::Error) -> String {
     match error.downcast_ref::<CliError>() {
         None => format!("orfa: {error:#}\n"),
         Some(CliError { code, message, hint, .. }) if hint.is_empty() => {

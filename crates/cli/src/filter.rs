@@ -28,10 +28,13 @@ pub(crate) struct FilterNewArguments {
     r#in: Option<PathBuf>,
 }
 
-pub(crate) fn new(arguments: &FilterNewArguments) -> anyhow::Result<CliExitCode> {
+pub(crate) fn create_filter(arguments: &FilterNewArguments) -> anyhow::Result<CliExitCode> {
     let FilterNewArguments { name, lang, r#in } = arguments;
     let folder = r#in.clone().unwrap_or_default().join(name);
-    new::write(&folder, name, *lang)?;
-    terminal::say(&format!("{}: a filter; its README.md describes how to build it\n", folder.display()));
+    new::write_project(&folder, name, *lang)?;
+    terminal::write_stdout(&format!(
+        "{}: a filter; its README.md describes how to build it\n",
+        folder.display()
+    ));
     Ok(CliExitCode::Ok)
 }

@@ -52,25 +52,25 @@ struct RouteSelection {
     config: PathBuf,
 }
 
-pub(crate) async fn schema(arguments: &SchemaArguments) -> anyhow::Result<CliExitCode> {
-    let ready = match arguments.from.find().await? {
+pub(crate) async fn write_schema(arguments: &SchemaArguments) -> anyhow::Result<CliExitCode> {
+    let ready = match arguments.from.find_route().await? {
         Ok(ready) => ready,
-        Err(mistakes) => return Ok(config::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::report_mistakes(&mistakes)),
     };
     let schema = ready.graphql.schema().unwrap_or_default();
     match &arguments.out {
-        None => terminal::say(&schema),
-        Some(out) => file::write(out, &schema)?,
+        None => terminal::write_stdout(&schema),
+        Some(out) => file::write_and_report(out, &schema)?,
     }
-    terminal::complain(&findings(&ready));
+    terminal::write_stderr(&format_findings(&ready));
     Ok(CliExitCode::Ok)
 }
 
 pub(crate) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<CliExitCode> {
-    let document = document(&arguments.document)?;
-    let ready = match arguments.from.find().await? {
+    let document = read_document(&arguments.document)?;
+    let ready = match arguments.from.find_route().await? {
         Ok(ready) => ready,
-        Err(mistakes) => return Ok(config::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::report_mistakes(&mistakes)),
     };
     let explained = ready.graphql.explain(&document, arguments.operation.as_deref());
     let explanation = match explained {
@@ -80,34 +80,36 @@ pub(crate) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<CliE
                 let place = error.locations.first().map(|(line, column)| format!("{line}:{column}: "));
                 format!("{}{} ({})\n", place.unwrap_or_default(), error.message, error.code)
             });
-            terminal::complain(&lines.collect::<String>());
+            terminal::write_stderr(&lines.collect::<String>());
             return Ok(CliExitCode::Failed);
         }
         None => return Ok(CliExitCode::Internal),
     };
     match &arguments.out {
-        None => terminal::say(&explanation.to_string()),
+        None => terminal::write_stdout(&explanation.to_string()),
         Some(out) if out.extension().is_some_and(|end| end == "mmd") => {
-            file::write(out, &explanation.mermaid())?
+            file::write_and_report(out, &explanation.mermaid())?
         }
-        Some(out) => file::write(out, &picture(&explanation))?,
+        Some(out) => file::write_and_report(out, &render_graph(&explanation))?,
     }
     Ok(CliExitCode::Ok)
 }
 
 /// Formats one line per finding of a schema.
-pub(crate) fn findings(ready: &InspectableGraphqlRoute) -> String {
+pub(crate) fn format_findings(ready: &InspectableGraphqlRoute) -> String {
     ready.graphql.warnings().iter().map(|finding| format!("{}: {finding}\n", ready.path)).collect()
 }
 
 impl RouteSelection {
     /// Finds the selected route, or returns the mistakes in the config.
-    async fn find(&self) -> anyhow::Result<Result<InspectableGraphqlRoute, Vec<gateway::ConfigMistake>>> {
+    async fn find_route(
+        &self,
+    ) -> anyhow::Result<Result<InspectableGraphqlRoute, Vec<gateway::ConfigMistake>>> {
         let config = match gateway::config::read(&self.config) {
             Ok(config) => config,
             Err(mistakes) => return Ok(Err(mistakes)),
         };
-        let ready = match graphqls::ready(&config).await {
+        let ready = match graphqls::fetch_inspectable(&config).await {
             Ok(ready) => ready,
             Err(mistakes) => return Ok(Err(mistakes)),
         };
@@ -138,7 +140,7 @@ impl RouteSelection {
 }
 
 /// Returns the document itself, or reads it from a file.
-fn document(argument: &str) -> Result<String, CliError> {
+fn read_document(argument: &str) -> Result<String, CliError> {
     let is_document = argument.contains('{');
     if is_document {
         return Ok(argument.to_owned());
@@ -150,7 +152,7 @@ fn document(argument: &str) -> Result<String, CliError> {
 }
 
 /// Renders the graph of dependencies.
-fn picture(explanation: &PlanExplanation) -> String {
+fn render_graph(explanation: &PlanExplanation) -> String {
     let position = TextPosition { line: 1, column: 1 };
     let nodes = explanation.steps.iter().map(|step| DependenceNode {
         label: step.label.clone(),

@@ -17,12 +17,12 @@ use crate::exit::{CliError, CliExitCode};
 use crate::terminal;
 
 /// The order of P-256 (FIPS 186-5).
-const ORDER: [u8; 32] = [
+const P256_ORDER: [u8; 32] = [
     0xff, 0xff, 0xff, 0xff, 0x00, 0x00, 0x00, 0x00, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xbc,
     0xe6, 0xfa, 0xad, 0xa7, 0x17, 0x9e, 0x84, 0xf3, 0xb9, 0xca, 0xc2, 0xfc, 0x63, 0x25, 0x51,
 ];
 /// The maximum line length of PEM (RFC 7468).
-const LINE: usize = 64;
+const PEM_LINE_LENGTH: usize = 64;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum KeysCommand {
@@ -42,7 +42,7 @@ pub(crate) struct NewKeyArguments {
 /// A developer's key.
 pub(crate) struct DeveloperKey(EcdsaKeyPair);
 
-pub(crate) fn new(arguments: &NewKeyArguments) -> anyhow::Result<CliExitCode> {
+pub(crate) fn create_key(arguments: &NewKeyArguments) -> anyhow::Result<CliExitCode> {
     let NewKeyArguments { name, out } = arguments;
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name.is_empty() || !name.bytes().all(is_plain) {
@@ -53,14 +53,15 @@ pub(crate) fn new(arguments: &NewKeyArguments) -> anyhow::Result<CliExitCode> {
     let failed = |_| anyhow::anyhow!("the system has no random bytes");
     let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
     let pkcs8 = pkcs8.map_err(failed)?;
-    let key = DeveloperKey::read(pkcs8.as_ref()).ok_or_else(|| anyhow::anyhow!("a new key can't be read"))?;
-    write(&file, &pem(pkcs8.as_ref()))?;
+    let key =
+        DeveloperKey::from_pkcs8(pkcs8.as_ref()).ok_or_else(|| anyhow::anyhow!("a new key can't be read"))?;
+    write_private_key(&file, &encode_pem(pkcs8.as_ref()))?;
     let public = query::format_public_key(key.0.public_key().as_ref());
-    terminal::complain(&format!(
+    terminal::write_stderr(&format!(
         "{}: the private key. Keep it secret; the config needs only this:\n",
         file.display()
     ));
-    terminal::say(&format!("trust:\n  {name}:\n    public_key: {public}\n"));
+    terminal::write_stdout(&format!("trust:\n  {name}:\n    public_key: {public}\n"));
     Ok(CliExitCode::Ok)
 }
 
@@ -73,11 +74,11 @@ impl DeveloperKey {
         let text = std::fs::read_to_string(file).map_err(|error| wrong(&error.to_string()))?;
         let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
         let der = STANDARD.decode(lines.collect::<String>());
-        let key = der.ok().and_then(|der| Self::read(&der));
+        let key = der.ok().and_then(|der| Self::from_pkcs8(&der));
         key.ok_or_else(|| wrong("this is not a P-256 private key in PEM (PKCS #8)"))
     }
 
-    fn read(pkcs8: &[u8]) -> Option<Self> {
+    fn from_pkcs8(pkcs8: &[u8]) -> Option<Self> {
         EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8, &SystemRandom::new()).ok().map(Self)
     }
 
@@ -97,22 +98,25 @@ impl DeveloperKey {
 /// Replaces `s` by `ORDER - s`, which is the other valid form of the same signature.
 fn negate(s: &mut [u8]) {
     let mut borrow = 0;
-    for (digit, order) in s.iter_mut().zip(ORDER).rev() {
+    for (digit, order) in s.iter_mut().zip(P256_ORDER).rev() {
         let difference = i16::from(order) - i16::from(*digit) - borrow;
         borrow = i16::from(difference < 0);
         *digit = difference.rem_euclid(256) as u8;
     }
 }
 
-fn pem(der: &[u8]) -> String {
+fn encode_pem(der: &[u8]) -> String {
     let text = STANDARD.encode(der);
-    let lines: String =
-        text.as_bytes().chunks(LINE).map(|line| format!("{}\n", String::from_utf8_lossy(line))).collect();
+    let lines: String = text
+        .as_bytes()
+        .chunks(PEM_LINE_LENGTH)
+        .map(|line| format!("{}\n", String::from_utf8_lossy(line)))
+        .collect();
     format!("-----BEGIN PRIVATE KEY-----\n{lines}-----END PRIVATE KEY-----\n")
 }
 
 /// Writes a new file that only its owner can read.
-fn write(file: &Path, text: &str) -> Result<(), CliError> {
+fn write_private_key(file: &Path, text: &str) -> Result<(), CliError> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     opened.and_then(|mut opened| opened.write_all(text.as_bytes())).map_err(|error| {
         let message = format!("{} can't be written: {error}", file.display());
@@ -128,7 +132,7 @@ mod tests {
     fn signatures_are_low_and_verify() {
         let pkcs8 =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
-        let key = DeveloperKey::read(pkcs8.as_ref()).unwrap();
+        let key = DeveloperKey::from_pkcs8(pkcs8.as_ref()).unwrap();
         let public = key.0.public_key().as_ref().to_vec();
         let public =
             ring::signature::UnparsedPublicKey::new(&ring::signature::ECDSA_P256_SHA256_FIXED, public);
@@ -145,8 +149,8 @@ mod tests {
         let file = folder.path().join("a.pem");
         let pkcs8 =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
-        write(&file, &pem(pkcs8.as_ref())).unwrap();
+        write_private_key(&file, &encode_pem(pkcs8.as_ref())).unwrap();
         assert!(DeveloperKey::load(&file).is_ok());
-        assert!(write(&file, "another").is_err(), "a key is not written over");
+        assert!(write_private_key(&file, "another").is_err(), "a key is not written over");
     }
 }

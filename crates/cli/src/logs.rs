@@ -12,24 +12,27 @@ use tracing_subscriber::EnvFilter;
 use crate::exit::CliError;
 
 /// Logs one JSON object per line.
-pub(crate) fn json() -> Result<(), CliError> {
+pub(crate) fn init_json() -> Result<(), CliError> {
     let logs = tracing_subscriber::fmt().json().flatten_event(true).with_current_span(false);
-    logs.with_span_list(false).with_writer(stderr).with_env_filter(filter("info,h2=error")?).init();
+    logs.with_span_list(false)
+        .with_writer(escaped_stderr)
+        .with_env_filter(env_filter("info,h2=error")?)
+        .init();
     Ok(())
 }
 
 /// Logs plain text for a developer, from warnings on.
-pub(crate) fn plain() -> Result<(), CliError> {
+pub(crate) fn init_plain() -> Result<(), CliError> {
     let logs = tracing_subscriber::fmt().compact().without_time().with_target(false);
-    logs.with_writer(stderr).with_env_filter(filter("warn,h2=error")?).init();
+    logs.with_writer(escaped_stderr).with_env_filter(env_filter("warn,h2=error")?).init();
     Ok(())
 }
 
-fn stderr() -> EscapingWriter<Stderr> {
+fn escaped_stderr() -> EscapingWriter<Stderr> {
     EscapingWriter(std::io::stderr())
 }
 
-fn filter(default: &str) -> Result<EnvFilter, CliError> {
+fn env_filter(default: &str) -> Result<EnvFilter, CliError> {
     let wanted = std::env::var("ORFA_LOG").unwrap_or_else(|_| default.to_owned());
     EnvFilter::try_new(&wanted).map_err(|error| {
         let message = format!("ORFA_LOG is `{wanted}`, which is not a filter: {error}");

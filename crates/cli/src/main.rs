@@ -75,7 +75,7 @@ enum CliCommand {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = worker::become_one() {
+    if let Some(code) = worker::run_worker() {
         return code;
     }
     #[cfg(feature = "heap-count")]
@@ -84,38 +84,40 @@ fn main() -> ExitCode {
         (usage.live, usage.peak)
     });
     match CliArguments::try_parse() {
-        Ok(arguments) => exit::finish(run(&arguments.verb)),
-        Err(error) => usage(&error),
+        Ok(arguments) => exit::report_result(run(&arguments.verb)),
+        Err(error) => report_usage(&error),
     }
 }
 
 fn run(verb: &CliCommand) -> anyhow::Result<CliExitCode> {
     match verb {
-        CliCommand::Dev(arguments) => many_threads(dev::run(arguments)),
-        CliCommand::Call(arguments) => one_thread(call::run(arguments)),
+        CliCommand::Dev(arguments) => run_multi_thread(dev::run(arguments)),
+        CliCommand::Call(arguments) => run_current_thread(call::run(arguments)),
         CliCommand::Serve(arguments) => serve::run(arguments),
-        CliCommand::Check(arguments) => many_threads(check::run(arguments)),
+        CliCommand::Check(arguments) => run_multi_thread(check::run(arguments)),
         CliCommand::Types(arguments) => types::run(arguments),
         CliCommand::Aggregate(aggregate::AggregateCommand::Explain(arguments)) => {
             aggregate::explain(arguments)
         }
-        CliCommand::Config(config::ConfigCommand::Schema) => config::schema(),
-        CliCommand::Filter(filter::FilterCommand::New(arguments)) => filter::new(arguments),
+        CliCommand::Config(config::ConfigCommand::Schema) => config::print_schema(),
+        CliCommand::Filter(filter::FilterCommand::New(arguments)) => filter::create_filter(arguments),
         CliCommand::Filter(filter::FilterCommand::Test(arguments)) => {
-            one_thread(filter::test::run(arguments))
+            run_current_thread(filter::test::run(arguments))
         }
         CliCommand::Graphql(graphql::GraphqlCommand::Schema(arguments)) => {
-            one_thread(graphql::schema(arguments))
+            run_current_thread(graphql::write_schema(arguments))
         }
         CliCommand::Graphql(graphql::GraphqlCommand::Explain(arguments)) => {
-            one_thread(graphql::explain(arguments))
+            run_current_thread(graphql::explain(arguments))
         }
-        CliCommand::Keys(keys::KeysCommand::New(arguments)) => keys::new(arguments),
+        CliCommand::Keys(keys::KeysCommand::New(arguments)) => keys::create_key(arguments),
         CliCommand::Query(query::QueryCommand::Build(arguments)) => query::build(arguments),
         CliCommand::Query(query::QueryCommand::Replay(arguments)) => {
-            one_thread(query::replay::run(arguments))
+            run_current_thread(query::replay::run(arguments))
         }
-        CliCommand::Query(query::QueryCommand::Debug(arguments)) => one_thread(query::debug::run(arguments)),
+        CliCommand::Query(query::QueryCommand::Debug(arguments)) => {
+            run_current_thread(query::debug::run(arguments))
+        }
         CliCommand::Query(query::QueryCommand::Sign(arguments)) => query::sign::run(arguments),
         CliCommand::Script(script::ScriptCommand::Check(arguments)) => script::check(arguments),
         CliCommand::Script(script::ScriptCommand::Build(arguments)) => script::build(arguments),
@@ -124,7 +126,7 @@ fn run(verb: &CliCommand) -> anyhow::Result<CliExitCode> {
 }
 
 /// Help and version are successes; any other result of clap is a mistake in the command line.
-fn usage(error: &clap::Error) -> ExitCode {
+fn report_usage(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     if error.use_stderr() { CliExitCode::Usage.into() } else { CliExitCode::Ok.into() }
 }
@@ -135,7 +137,7 @@ fn usage(error: &clap::Error) -> ExitCode {
 const EVENT_INTERVAL: u32 = 16;
 
 /// Runs a server, on all cores.
-fn many_threads<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+fn run_multi_thread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder
         .enable_all()
@@ -146,7 +148,7 @@ fn many_threads<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
 }
 
 /// Runs a client, on the current thread.
-fn one_thread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+fn run_current_thread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 

@@ -38,27 +38,27 @@ pub(crate) struct QueryBuildArguments {
 
 pub(crate) fn build(arguments: &QueryBuildArguments) -> anyhow::Result<CliExitCode> {
     let QueryBuildArguments { source, out, declare, flags } = arguments;
-    let options = BuildOptions { flags: flags.clone(), metadata: metadata(source, declare) };
+    let options = BuildOptions { flags: flags.clone(), metadata: declared_metadata(source, declare) };
     let built = build::build(source, &options).map_err(CliError::from)?;
     let out = out.clone().unwrap_or_else(|| source.with_extension("wasm"));
     std::fs::write(&out, &built.wasm).map_err(|error| {
         let message = format!("{} can't be written: {error}", out.display());
         CliError::failed("not-written", message, "`-o FILE` writes it elsewhere")
     })?;
-    terminal::complain(&built.warnings);
-    terminal::say(&sizes(&out, &built));
+    terminal::write_stderr(&built.warnings);
+    terminal::write_stdout(&format_sizes(&out, &built));
     Ok(CliExitCode::Ok)
 }
 
 /// The module's metadata, if there are declarations.
-fn metadata(source: &Path, declare: &[String]) -> Option<ModuleMetadata> {
+fn declared_metadata(source: &Path, declare: &[String]) -> Option<ModuleMetadata> {
     let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut metadata = ModuleMetadata { language: "c".to_owned(), name, ..ModuleMetadata::default() };
     declare.iter().for_each(|declaration| metadata.declare(declaration));
     (!declare.is_empty()).then_some(metadata)
 }
 
-fn sizes(out: &Path, built: &BuiltModule) -> String {
-    let [raw, gzip] = [built.raw, built.gzip].map(|size| units::bytes(size as u64));
+fn format_sizes(out: &Path, built: &BuiltModule) -> String {
+    let [raw, gzip] = [built.raw_size, built.gzip_size].map(|size| units::format_bytes(size as u64));
     format!("{}: {raw}, {gzip} with gzip\n", out.display())
 }

@@ -2,8 +2,8 @@
 //!
 //! `told.rs` formats diagnostics, `plan.rs` the execution of handlers.
 
-mod plan;
-mod told;
+mod diagnostics;
+mod handler_plan;
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use script::{DiagnosticSeverity, ScriptDiagnostic, ScriptProgram};
 use serde_json::json;
 
 use crate::exit::{CliError, CliExitCode};
-use crate::file::{not_written, write};
+use crate::file::{write_and_report, write_error};
 use crate::{terminal, units};
 
 #[derive(Debug, clap::Subcommand)]
@@ -68,27 +68,31 @@ pub(crate) struct GraphArguments {
 }
 
 pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<CliExitCode> {
-    let compiled = CompileResult::of(&arguments.source)?;
+    let compiled = CompileResult::from_source(&arguments.source)?;
     if arguments.json {
-        let plan = compiled.program.as_ref().map(plan::json);
-        let found: Vec<_> = compiled.found.iter().map(|found| told::json(found, &compiled.text)).collect();
+        let plan = compiled.program.as_ref().map(handler_plan::plan_json);
+        let found: Vec<_> = compiled
+            .diagnostics
+            .iter()
+            .map(|found| diagnostics::diagnostic_json(found, &compiled.text))
+            .collect();
         let whole = json!({ "file": compiled.name, "diagnostics": found, "services": plan });
-        terminal::say(&format!("{whole:#}\n"));
-        return Ok(compiled.exit());
+        terminal::write_stdout(&format!("{whole:#}\n"));
+        return Ok(compiled.exit_code());
     }
-    compiled.complain();
+    compiled.print_diagnostics();
     if let Some(program) = &compiled.program {
-        terminal::say(&plan::text(program));
+        terminal::write_stdout(&handler_plan::format_plan(program));
     }
-    Ok(compiled.exit())
+    Ok(compiled.exit_code())
 }
 
 pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<CliExitCode> {
-    let compiled = CompileResult::of(&arguments.source)?;
-    compiled.complain();
-    let Some(program) = &compiled.program else { return Ok(compiled.exit()) };
+    let compiled = CompileResult::from_source(&arguments.source)?;
+    compiled.print_diagnostics();
+    let Some(program) = &compiled.program else { return Ok(compiled.exit_code()) };
     // Standard output is reserved for the program.
-    terminal::complain(&plan::text(program));
+    terminal::write_stderr(&handler_plan::format_plan(program));
     let map = arguments.source_map.then(|| program.map.to_v3_json(&compiled.name, &compiled.text));
     let mut code = format!("{}\n", program.code.trim_end());
     let Some(folder) = &arguments.out else {
@@ -96,34 +100,36 @@ pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<CliExitCode> {
             let map = BASE64_STANDARD.encode(map);
             code.push_str(&format!("//# sourceMappingURL=data:application/json;base64,{map}\n"));
         }
-        terminal::say(&code);
+        terminal::write_stdout(&code);
         return Ok(CliExitCode::Ok);
     };
     let file = folder.join(arguments.source.file.with_extension("js").file_name().unwrap_or_default());
-    std::fs::create_dir_all(folder).map_err(|error| not_written(folder, &error))?;
+    std::fs::create_dir_all(folder).map_err(|error| write_error(folder, &error))?;
     if let Some(map) = map {
         let beside = file.with_extension("js.map");
         code.push_str(&format!(
             "//# sourceMappingURL={}\n",
             beside.file_name().unwrap_or_default().to_string_lossy()
         ));
-        write(&beside, &map)?;
+        write_and_report(&beside, &map)?;
     }
-    write(&file, &code)?;
+    write_and_report(&file, &code)?;
     Ok(CliExitCode::Ok)
 }
 
 pub(crate) fn graph(arguments: &GraphArguments) -> anyhow::Result<CliExitCode> {
-    let compiled = CompileResult::of(&arguments.source)?;
-    compiled.complain();
-    let Some(program) = &compiled.program else { return Ok(compiled.exit()) };
+    let compiled = CompileResult::from_source(&arguments.source)?;
+    compiled.print_diagnostics();
+    let Some(program) = &compiled.program else { return Ok(compiled.exit_code()) };
     if program.graphs.is_empty() {
-        terminal::say(&format!("{} has no `par`\n", compiled.name));
+        terminal::write_stdout(&format!("{} has no `par`\n", compiled.name));
     }
     for (index, graph) in program.graphs.iter().enumerate() {
         match &arguments.out {
-            None => terminal::say(&graph.to_text()),
-            Some(file) => write(&numbered(file, index, program.graphs.len()), &graph.to_svg())?,
+            None => terminal::write_stdout(&graph.to_text()),
+            Some(file) => {
+                write_and_report(&numbered_path(file, index, program.graphs.len()), &graph.to_svg())?
+            }
         }
     }
     Ok(CliExitCode::Ok)
@@ -134,11 +140,11 @@ struct CompileResult {
     name: String,
     text: String,
     program: Option<ScriptProgram>,
-    found: Vec<ScriptDiagnostic>,
+    diagnostics: Vec<ScriptDiagnostic>,
 }
 
 impl CompileResult {
-    fn of(source: &ScriptSourceArguments) -> Result<Self, CliError> {
+    fn from_source(source: &ScriptSourceArguments) -> Result<Self, CliError> {
         let ScriptSourceArguments { file, strict_paths } = source;
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file).map_err(|error| {
@@ -148,38 +154,39 @@ impl CompileResult {
         Ok(match compiled {
             Ok(mut program) => {
                 let found = std::mem::take(&mut program.warnings);
-                Self { name, text, program: Some(program), found }
+                Self { name, text, program: Some(program), diagnostics: found }
             }
-            Err(found) => Self { name, text, program: None, found },
+            Err(found) => Self { name, text, program: None, diagnostics: found },
         })
     }
 
-    fn exit(&self) -> CliExitCode {
+    fn exit_code(&self) -> CliExitCode {
         if self.program.is_some() { CliExitCode::Ok } else { CliExitCode::Usage }
     }
 
     /// Prints the diagnostics and the number of errors.
-    fn complain(&self) {
-        for found in &self.found {
-            terminal::complain(&told::text(found, &self.name, &self.text));
+    fn print_diagnostics(&self) {
+        for found in &self.diagnostics {
+            terminal::write_stderr(&diagnostics::format_diagnostic(found, &self.name, &self.text));
         }
-        let errors = self.found.iter().filter(|found| found.severity == DiagnosticSeverity::Error).count();
+        let errors =
+            self.diagnostics.iter().filter(|found| found.severity == DiagnosticSeverity::Error).count();
         if self.program.is_none() {
-            terminal::complain(&format!("{} has {}\n", self.name, units::count(errors, "error")));
+            terminal::write_stderr(&format!("{} has {}\n", self.name, units::format_count(errors, "error")));
         }
     }
 }
 
 /// Prints the warnings of a script in a config.
-pub(crate) fn complain_of(script: &gateway::scripts::CompiledScript) {
+pub(crate) fn print_warnings(script: &gateway::scripts::CompiledScript) {
     let name = script.file.display().to_string();
     for found in &script.program.warnings {
-        terminal::complain(&told::text(found, &name, &script.text));
+        terminal::write_stderr(&diagnostics::format_diagnostic(found, &name, &script.text));
     }
 }
 
 /// Returns `graph.svg`, or `graph-2.svg` if there are several.
-fn numbered(file: &Path, index: usize, all: usize) -> PathBuf {
+fn numbered_path(file: &Path, index: usize, all: usize) -> PathBuf {
     if all == 1 {
         return file.to_owned();
     }

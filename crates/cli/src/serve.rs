@@ -20,9 +20,9 @@ use tokio::task::{AbortHandle, JoinHandle};
 use crate::exit::{CliError, CliExitCode};
 use crate::signal::{self, TerminationSignal, TerminationSignals};
 use crate::watch::FileWatcher;
-use crate::{config, logs, many_threads, worker};
+use crate::{config, logs, run_multi_thread, worker};
 use reload::ReloadHandle;
-use takeover::{HandoverServer, ListeningSockets, take};
+use takeover::{HandoverServer, ListeningSockets, request_handover};
 
 /// Serve the config until SIGTERM or Ctrl-C. SIGHUP reads the config again.
 #[derive(Debug, clap::Args)]
@@ -33,41 +33,41 @@ pub(crate) struct ServeArguments {
 }
 
 pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<CliExitCode> {
-    logs::json()?;
+    logs::init_json()?;
     // Before any file is opened that could get their descriptor numbers.
-    let activated = activation::sockets();
+    let activated = activation::inherited_sockets();
     // Some systems lack transparent huge pages, so an error is ignored.
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     allocator::purge_in_background().context("no thread that gives back memory")?;
-    many_threads(serve(&arguments.config, activated))
+    run_multi_thread(serve(&arguments.config, activated))
 }
 
 async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<CliExitCode> {
     // Created before the config is read, so that changes in between are noticed.
     let mut watch = FileWatcher::new(vec![file.to_owned()]);
     let reading = gateway::config::read_watched(file);
-    watch.set(reading.files);
+    watch.set_files(reading.files);
     config::log_warnings(&reading.warnings);
     let config = match reading.config {
         Ok(config) => GatewayConfig { launcher: Some(worker::launcher()), ..config },
-        Err(mistakes) => return Ok(config::refuse(&mistakes)),
+        Err(mistakes) => return Ok(config::report_mistakes(&mistakes)),
     };
     let takeover = config.takeover.as_ref().map(|path| config.source.folder().join(path));
     let gateway = match Gateway::build(config) {
         Ok(gateway) => gateway,
-        Err(gateway::BuildError::Config(mistakes)) => return Ok(config::refuse(&mistakes)),
+        Err(gateway::BuildError::Config(mistakes)) => return Ok(config::report_mistakes(&mistakes)),
         Err(error) => return Err(error.into()),
     };
     let signals = TerminationSignals::listen().context("can't listen for signals")?;
     let hangups = signal::hangups().context("can't listen for signals")?;
-    let (sockets, taken) = takeover.as_deref().map_or(Ok(None), take)?.unzip();
+    let (sockets, taken) = takeover.as_deref().map_or(Ok(None), request_handover)?.unzip();
     let mut present = sockets.unwrap_or_default().into_vec();
     present.extend(activated);
-    let listeners = gateway.adopt(&mut present).map_err(|error| not_bound(&error))?;
-    let admin = gateway.adopt_admin(&mut present).map_err(|error| not_bound(&error))?;
-    let_go(present);
+    let listeners = gateway.adopt(&mut present).map_err(|error| bind_error(&error))?;
+    let admin = gateway.adopt_admin(&mut present).map_err(|error| bind_error(&error))?;
+    close_unused(present);
     let giver = match takeover {
-        Some(path) => Some(HandoverServer::new(path, handles(&listeners, admin.as_ref())?)),
+        Some(path) => Some(HandoverServer::new(path, duplicate_sockets(&listeners, admin.as_ref())?)),
         None => None,
     };
     let admin = admin.map(|listener| gateway.admin(listener)).transpose()?;
@@ -76,24 +76,29 @@ async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<CliExitC
         ReloadHandle::start(gateway.clone(), file.to_owned(), watch).context("no thread for reloads")?;
     let (stop, stopped) = oneshot::channel();
     let stopped = async { stopped.await.unwrap_or(ShutdownMode::Promptly) };
-    let steering =
-        ServeControl { gateway: gateway.clone(), signals, hangups, reloader: Some(reloader), admin };
+    let steering = ServeControl {
+        gateway: gateway.clone(),
+        signals,
+        hangups,
+        reloader: Some(reloader),
+        admin_task: admin,
+    };
     // A separate task, since the code below waits for other events.
     let serving = tokio::spawn(gateway.serve(listeners, stopped));
-    systemd::serving();
-    steering.run(serving, stop, giver.map(|giver| giver.give(taken))).await?;
+    systemd::notify_serving();
+    steering.run(serving, stop, giver.map(|giver| giver.serve_handover(taken))).await?;
     Ok(CliExitCode::Ok)
 }
 
 /// Closes the inherited sockets that the config does not name.
-fn let_go(sockets: Vec<Listener>) {
+fn close_unused(sockets: Vec<Listener>) {
     for socket in sockets {
         tracing::info!(address = ?socket.address(), "the config does not name this socket; it is closed");
     }
 }
 
 /// Duplicates the listening sockets, for a takeover.
-fn handles(listeners: &ListenerSet, admin: Option<&Listener>) -> std::io::Result<ListeningSockets> {
+fn duplicate_sockets(listeners: &ListenerSet, admin: Option<&Listener>) -> std::io::Result<ListeningSockets> {
     Ok(ListeningSockets {
         listeners: listeners.try_clone()?.into_vec(),
         admin: admin.map(Listener::try_clone).transpose()?,
@@ -107,7 +112,7 @@ struct ServeControl {
     hangups: tokio::signal::unix::Signal,
     /// `None` once another process serves, since config changes then concern that process.
     reloader: Option<ReloadHandle>,
-    admin: Option<AbortHandle>,
+    admin_task: Option<AbortHandle>,
 }
 
 impl ServeControl {
@@ -127,9 +132,9 @@ impl ServeControl {
                 end = self.signals.wait() => {
                     // A gateway that shuts down can't be taken over, and must not keep socket handles.
                     giving = None;
-                    self.end(end, stop.take());
+                    self.shut_down(end, stop.take());
                 }
-                pid = given(&mut giving) => {
+                pid = wait_for_handover(&mut giving) => {
                     giving = None;
                     self.reloader = None;
                     self.hand_over(pid, stop.take());
@@ -139,7 +144,7 @@ impl ServeControl {
     }
 
     /// Drains at the first signal, and cuts requests off at the second.
-    fn end(&self, end: TerminationSignal, stop: Option<oneshot::Sender<ShutdownMode>>) {
+    fn shut_down(&self, end: TerminationSignal, stop: Option<oneshot::Sender<ShutdownMode>>) {
         let how = match end {
             TerminationSignal::Terminate => ShutdownMode::Gracefully,
             TerminationSignal::Interrupt => ShutdownMode::Promptly,
@@ -147,24 +152,24 @@ impl ServeControl {
         tracing::info!(signal = ?end, first = stop.is_some(), "shutdown requested");
         match stop {
             Some(stop) => {
-                systemd::stopping();
+                systemd::notify_stopping();
                 // The receiver lives as long as the gateway serves.
                 let _ = stop.send(how);
             }
-            None => self.gateway.cut_off(),
+            None => self.gateway.abort_requests(),
         }
     }
 
     /// Stops accepting on all sockets, since another process serves on them.
     fn hand_over(&self, pid: Option<u32>, stop: Option<oneshot::Sender<ShutdownMode>>) {
         tracing::info!(pid, "handed over to another process");
-        self.admin.iter().for_each(AbortHandle::abort);
+        self.admin_task.iter().for_each(AbortHandle::abort);
         stop.map(|stop| stop.send(ShutdownMode::HandedOver));
     }
 }
 
 /// Waits until another process has taken over; forever if takeovers are disabled.
-async fn given(giving: &mut Option<Pin<Box<impl Future<Output = Option<u32>>>>>) -> Option<u32> {
+async fn wait_for_handover(giving: &mut Option<Pin<Box<impl Future<Output = Option<u32>>>>>) -> Option<u32> {
     match giving {
         Some(giving) => giving.await,
         None => std::future::pending().await,
@@ -172,7 +177,7 @@ async fn given(giving: &mut Option<Pin<Box<impl Future<Output = Option<u32>>>>>)
 }
 
 /// Returns the error for an address that can't be bound.
-pub(crate) fn not_bound(error: &BindError) -> CliError {
+pub(crate) fn bind_error(error: &BindError) -> CliError {
     let hint = match error.error.kind() {
         _ if error.by.is_some() => {
             "an address can't change hands for one that overlaps it: take another port, or end the gateway and \

@@ -34,18 +34,19 @@ struct ServiceDescription {
 
 pub(crate) fn run(arguments: &TypesArguments) -> anyhow::Result<CliExitCode> {
     let services = match arguments.from.as_slice() {
-        [one] if !one.contains('=') => match configured(Path::new(one)) {
+        [one] if !one.contains('=') => match read_config_services(Path::new(one)) {
             Ok(services) => services,
-            Err(mistakes) => return Ok(config::refuse(&mistakes)),
+            Err(mistakes) => return Ok(config::report_mistakes(&mistakes)),
         },
-        pairs => pairs.iter().map(|pair| named(pair)).collect::<Result<_, _>>()?,
+        pairs => pairs.iter().map(|pair| parse_named_document(pair)).collect::<Result<_, _>>()?,
     };
-    let open: Vec<CallableService<'_>> = services.iter().map(|(name, known)| known.open(name)).collect();
+    let open: Vec<CallableService<'_>> =
+        services.iter().map(|(name, known)| known.permitted_operations(name)).collect();
     let types = openapi::generate_types(&open);
     let documents = services.iter().filter_map(|(name, known)| Some((&**name, known.document.as_deref()?)));
-    terminal::complain(&oddities(documents));
+    terminal::write_stderr(&format_findings(documents));
     let Some(out) = &arguments.out else {
-        terminal::say(&types);
+        terminal::write_stdout(&types);
         return Ok(CliExitCode::Ok);
     };
     std::fs::write(out, &types).map_err(|error| {
@@ -53,13 +54,14 @@ pub(crate) fn run(arguments: &TypesArguments) -> anyhow::Result<CliExitCode> {
         CliError::failed("types-not-written", message, "`-o FILE` writes it elsewhere")
     })?;
     let operations = open.iter().map(|open| open.operations.len()).sum();
-    let [services, operations] = [units::count(open.len(), "service"), units::count(operations, "operation")];
-    terminal::complain(&format!("{}: {services}, {operations}\n", out.display()));
+    let [services, operations] =
+        [units::format_count(open.len(), "service"), units::format_count(operations, "operation")];
+    terminal::write_stderr(&format!("{}: {services}, {operations}\n", out.display()));
     Ok(CliExitCode::Ok)
 }
 
 /// Formats one line per finding in these documents.
-pub(crate) fn oddities<'a>(documents: impl Iterator<Item = (&'a str, &'a OpenApiDocument)>) -> String {
+pub(crate) fn format_findings<'a>(documents: impl Iterator<Item = (&'a str, &'a OpenApiDocument)>) -> String {
     let mut text = String::new();
     for (service, document) in documents {
         for openapi::DocumentWarning { pointer, message } in &document.warnings {
@@ -70,10 +72,12 @@ pub(crate) fn oddities<'a>(documents: impl Iterator<Item = (&'a str, &'a OpenApi
 }
 
 /// The services that the query routes of a config permit, each with the union of the permissions.
-fn configured(path: &Path) -> Result<BTreeMap<String, ServiceDescription>, Vec<gateway::ConfigMistake>> {
+fn read_config_services(
+    path: &Path,
+) -> Result<BTreeMap<String, ServiceDescription>, Vec<gateway::ConfigMistake>> {
     let path = if path.is_dir() { path.join("orfa.yaml") } else { path.to_owned() };
     let config: GatewayConfig = gateway::config::read(&path)?;
-    let documents = gateway::documents::read(&config)?;
+    let documents = gateway::documents::read_documents(&config)?;
     let mut services: BTreeMap<String, ServiceDescription> = BTreeMap::new();
     for query in config.routes.iter().filter_map(|route| route.query.as_ref()) {
         for name in &query.services {
@@ -88,7 +92,7 @@ fn configured(path: &Path) -> Result<BTreeMap<String, ServiceDescription>, Vec<g
 }
 
 /// A service given by its document alone.
-fn named(pair: &str) -> Result<(String, ServiceDescription), CliError> {
+fn parse_named_document(pair: &str) -> Result<(String, ServiceDescription), CliError> {
     let hint = "write `orfa types catalog=openapi.yaml`, or name a config";
     let wrong = |message: String| CliError::usage("bad-document", message, hint);
     let split = pair.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
@@ -100,7 +104,7 @@ fn named(pair: &str) -> Result<(String, ServiceDescription), CliError> {
 }
 
 impl ServiceDescription {
-    fn open<'a>(&'a self, name: &'a str) -> CallableService<'a> {
+    fn permitted_operations<'a>(&'a self, name: &'a str) -> CallableService<'a> {
         let is_open = |operation: &&OpenApiOperation| {
             let path = operation.sample_path();
             self.methods.as_ref().is_none_or(|methods| methods.contains(operation.method))

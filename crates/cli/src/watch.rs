@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The polling interval, shorter than a developer needs to switch from the editor to the browser.
-const PAUSE: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 /// The watched files, with their state at the last poll.
 pub(crate) struct FileWatcher {
@@ -21,23 +21,23 @@ type FileState = Option<((u64, u64), SystemTime, u64)>;
 
 impl FileWatcher {
     pub(crate) fn new(files: Vec<PathBuf>) -> Self {
-        Self { files: files.into_iter().map(seen).collect() }
+        Self { files: files.into_iter().map(with_state).collect() }
     }
 
     /// Watches these files from now on. Files that were watched before keep their last state, so that a
     /// change in between is not lost.
-    pub(crate) fn set(&mut self, files: Vec<PathBuf>) {
+    pub(crate) fn set_files(&mut self, files: Vec<PathBuf>) {
         let known = std::mem::take(&mut self.files);
         let keep = |file: PathBuf| {
-            known.iter().find(|(name, _)| *name == file).cloned().unwrap_or_else(|| seen(file))
+            known.iter().find(|(name, _)| *name == file).cloned().unwrap_or_else(|| with_state(file))
         };
         self.files = files.into_iter().map(keep).collect();
     }
 
     /// Waits until one of the files changes; forever without files.
-    pub(crate) async fn change(&mut self) {
+    pub(crate) async fn wait_for_change(&mut self) {
         while !self.has_changed() {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -46,7 +46,7 @@ impl FileWatcher {
     pub(crate) fn has_changed(&mut self) -> bool {
         let mut changed = false;
         for (file, known) in &mut self.files {
-            let now = look(file);
+            let now = file_state(file);
             if now.is_some() && now != *known {
                 *known = now;
                 changed = true;
@@ -56,12 +56,12 @@ impl FileWatcher {
     }
 }
 
-fn seen(file: PathBuf) -> (PathBuf, FileState) {
-    let look = look(&file);
+fn with_state(file: PathBuf) -> (PathBuf, FileState) {
+    let look = file_state(&file);
     (file, look)
 }
 
-fn look(file: &Path) -> FileState {
+fn file_state(file: &Path) -> FileState {
     let metadata = std::fs::metadata(file).ok()?;
     Some(((metadata.dev(), metadata.ino()), metadata.modified().ok()?, metadata.len()))
 }
@@ -89,7 +89,7 @@ mod tests {
         std::fs::write(&file, "a").expect("written");
         let mut watch = FileWatcher::new(vec![file.clone()]);
         std::fs::write(&file, "ab").expect("written");
-        watch.set(vec![file, other]);
+        watch.set_files(vec![file, other]);
         assert!(watch.has_changed());
     }
 

@@ -13,29 +13,30 @@ use crate::exit::CliExitCode;
 use crate::terminal;
 
 /// The internal verb, which is followed by the arguments of the worker.
-const VERB: &str = "confined-worker";
+const WORKER_VERB: &str = "confined-worker";
 /// The path of the running binary.
-const ITSELF: &str = "/proc/self/exe";
+const OWN_EXECUTABLE: &str = "/proc/self/exe";
 
 /// Returns the launcher of workers: the running binary, even if its file has been replaced. The file stays
 /// open, and workers are started through its descriptor: under valgrind, the running binary is valgrind, but
 /// the opened file is this one.
 pub(crate) fn launcher() -> WorkerLauncher {
-    static OPEN: OnceLock<Option<File>> = OnceLock::new();
-    let open = OPEN.get_or_init(|| File::open(ITSELF).ok());
-    let program =
-        open.as_ref().map_or_else(|| ITSELF.to_owned(), |file| format!("/proc/self/fd/{}", file.as_raw_fd()));
-    WorkerLauncher { program: program.into(), arguments: vec![VERB.into()] }
+    static EXECUTABLE: OnceLock<Option<File>> = OnceLock::new();
+    let open = EXECUTABLE.get_or_init(|| File::open(OWN_EXECUTABLE).ok());
+    let program = open
+        .as_ref()
+        .map_or_else(|| OWN_EXECUTABLE.to_owned(), |file| format!("/proc/self/fd/{}", file.as_raw_fd()));
+    WorkerLauncher { program: program.into(), arguments: vec![WORKER_VERB.into()] }
 }
 
 /// Becomes a worker if the arguments request it. Returns if they don't, or on failure. It must be called
 /// before a second thread exists.
-pub(crate) fn become_one() -> Option<ExitCode> {
+pub(crate) fn run_worker() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_none_or(|verb| verb != VERB) {
+    if arguments.next().is_none_or(|verb| verb != WORKER_VERB) {
         return None;
     }
     let error = script_runtime::exec_sandboxed(arguments);
-    terminal::complain(&format!("the worker can't be started: {error}\n"));
+    terminal::write_stderr(&format!("the worker can't be started: {error}\n"));
     Some(CliExitCode::Internal.into())
 }

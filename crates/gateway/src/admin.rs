@@ -37,20 +37,20 @@ use crate::respond;
 use refusal::AdminError;
 
 /// The maximum number of concurrent connections; further ones wait.
-const CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 64;
 /// The timeout for the head of a request, including the next one on the same connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum age of a connection, so that clients that don't read their responses can't occupy all of them.
-const LONGEST: Duration = Duration::from_secs(120);
+const MAX_CONNECTION_AGE: Duration = Duration::from_secs(120);
 /// The maximum size of a request's head.
 const MAX_HEAD: usize = 16 << 10;
 /// The delay before accepting again when the process is out of file descriptors.
-const BREATHER: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The admin listener of a gateway.
 pub struct AdminListener {
     listener: TcpListener,
-    seen: Arc<AdminState>,
+    state: Arc<AdminState>,
 }
 
 /// The state that the pages are made from.
@@ -78,7 +78,7 @@ impl AdminListener {
         tracing::info!(%address, "admin listening");
         let seen =
             AdminState { hosts: gateway.admin_hosts(), gateway, process: Arc::new(ProcessStats::new()) };
-        Ok(Self { listener, seen: Arc::new(seen) })
+        Ok(Self { listener, state: Arc::new(seen) })
     }
 
     /// Returns the address that is listened on.
@@ -91,42 +91,45 @@ impl AdminListener {
 
     /// Answers requests until it is dropped.
     pub async fn serve(self) {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    let connection = connection(stream, Arc::clone(&self.seen), place);
+                    let connection = serve_connection(stream, Arc::clone(&self.state), place);
                     drop(tokio::spawn(watch_polls(PollSite::Admin, connection)));
                 }
-                Err(_) => sleep(BREATHER).await,
+                Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
             }
         }
     }
 }
 
-async fn connection<S>(stream: S, seen: Arc<AdminState>, place: OwnedSemaphorePermit)
+async fn serve_connection<S>(stream: S, seen: Arc<AdminState>, place: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(move |request| {
         let seen = Arc::clone(&seen);
-        async move { Ok::<_, Infallible>(seen.answer(&request).await) }
+        async move { Ok::<_, Infallible>(seen.handle_request(&request).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);
     // Errors of a connection need no handling here.
-    let _ = timeout(LONGEST, builder.serve_connection(TokioIo::new(stream), service)).await;
+    let _ = timeout(MAX_CONNECTION_AGE, builder.serve_connection(TokioIo::new(stream), service)).await;
     drop(place);
 }
 
 impl AdminState {
-    async fn answer(&self, request: &Request<Incoming>) -> Response<StreamedServiceBody> {
-        self.page(request).await.unwrap_or_else(|denied| respond::problem(&denied))
+    async fn handle_request(&self, request: &Request<Incoming>) -> Response<StreamedServiceBody> {
+        self.render_page(request).await.unwrap_or_else(|denied| respond::problem_response(&denied))
     }
 
-    async fn page(&self, request: &Request<Incoming>) -> Result<Response<StreamedServiceBody>, AdminError> {
+    async fn render_page(
+        &self,
+        request: &Request<Incoming>,
+    ) -> Result<Response<StreamedServiceBody>, AdminError> {
         // A request without a host isn't from a browser.
-        let answers_to = |host: &str| hosts::is_beyond_rebinding(host) || self.hosts.contain(host, false);
+        let answers_to = |host: &str| hosts::is_rebinding_safe(host) || self.hosts.contains(host, false);
         if !cors::host_of(request).is_none_or(answers_to) {
             return Err(AdminError::Host);
         }
@@ -134,16 +137,18 @@ impl AdminState {
         match request.uri().path() {
             "/healthz" | "/readyz" | "/metrics" if !is_reading => Err(AdminError::Method),
             // Liveness: any response will do.
-            "/healthz" => Ok(text(StatusCode::OK, "application/json", r#"{"status":"alive"}"#.to_owned())),
-            "/readyz" => Ok(self.ready()),
-            "/metrics" => self.metrics().await,
+            "/healthz" => {
+                Ok(text_response(StatusCode::OK, "application/json", r#"{"status":"alive"}"#.to_owned()))
+            }
+            "/readyz" => Ok(self.readiness_page()),
+            "/metrics" => self.metrics_page().await,
             _ => Err(AdminError::Path),
         }
     }
 
     /// The readiness page, for load balancers.
-    fn ready(&self) -> Response<StreamedServiceBody> {
-        let (status, word, reason) = match self.gateway.unready() {
+    fn readiness_page(&self) -> Response<StreamedServiceBody> {
+        let (status, word, reason) = match self.gateway.unready_reason() {
             Some((word, reason)) => (StatusCode::SERVICE_UNAVAILABLE, word, reason),
             None => (StatusCode::OK, "ready", String::new()),
         };
@@ -152,20 +157,24 @@ impl AdminState {
         if !reason.is_empty() {
             document.insert("reason".to_owned(), reason.into());
         }
-        text(status, "application/json", serde_json::Value::Object(document).to_string())
+        text_response(status, "application/json", serde_json::Value::Object(document).to_string())
     }
 
     /// The metrics page. Modules may define thousands of metrics, and writing them takes milliseconds. The
     /// offload pool might refuse the work when the metrics are needed most.
-    async fn metrics(&self) -> Result<Response<StreamedServiceBody>, AdminError> {
+    async fn metrics_page(&self) -> Result<Response<StreamedServiceBody>, AdminError> {
         let (gateway, process) = (self.gateway.clone(), Arc::clone(&self.process));
-        let written = spawn_blocking(move || metrics::text(&gateway, &process)).await;
-        let written = written.ok().and_then(Result::ok).ok_or(AdminError::Unwritten)?;
-        Ok(text(StatusCode::OK, metrics::MEDIA_TYPE, written))
+        let written = spawn_blocking(move || metrics::render_metrics(&gateway, &process)).await;
+        let written = written.ok().and_then(Result::ok).ok_or(AdminError::MetricsFailed)?;
+        Ok(text_response(StatusCode::OK, metrics::MEDIA_TYPE, written))
     }
 }
 
-fn text(status: StatusCode, media_type: &'static str, text: String) -> Response<StreamedServiceBody> {
+fn text_response(
+    status: StatusCode,
+    media_type: &'static str,
+    text: String,
+) -> Response<StreamedServiceBody> {
     let mut response = Response::new(body::full(text));
     *response.status_mut() = status;
     let headers = response.headers_mut();

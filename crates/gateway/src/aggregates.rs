@@ -9,8 +9,10 @@ use std::path::PathBuf;
 use aggregate::{Aggregate, AggregateConfig, AggregateContext, AggregateDeclaration};
 use services::ServiceSet;
 
-use crate::build::{add, mistakes, pool};
-use crate::config::{ConfigMistake, FieldPositions, GatewayConfig, RouteConfig, beside, read_file, renamed};
+use crate::build::{add_mistakes, config_mistakes, start_offload_pool};
+use crate::config::{
+    ConfigMistake, FieldPositions, GatewayConfig, RouteConfig, companion_files, read_file, renamed_keys,
+};
 use crate::documents;
 
 /// A declaration that has been parsed.
@@ -35,12 +37,14 @@ pub struct InspectableAggregate {
 ///
 /// # Errors
 /// A mistake for each file that can't be read, and all mistakes within the others.
-pub(crate) fn read(config: &GatewayConfig) -> Result<Vec<ParsedDeclaration>, Vec<ConfigMistake>> {
+pub(crate) fn read_declarations(
+    config: &GatewayConfig,
+) -> Result<Vec<ParsedDeclaration>, Vec<ConfigMistake>> {
     let (mut declared, mut mistakes) = (Vec::new(), Vec::new());
-    for (route, aggregate) in aggregates(config) {
-        match declaration(config, route, aggregate) {
+    for (route, aggregate) in configured_aggregates(config) {
+        match read_declaration(config, route, aggregate) {
             Ok(read) => declared.push(read),
-            Err(wrong) => add(&mut mistakes, wrong),
+            Err(wrong) => add_mistakes(&mut mistakes, wrong),
         }
     }
     if mistakes.is_empty() { Ok(declared) } else { Err(mistakes) }
@@ -50,24 +54,24 @@ pub(crate) fn read(config: &GatewayConfig) -> Result<Vec<ParsedDeclaration>, Vec
 ///
 /// # Errors
 /// All mistakes in the aggregates, the services and their documents.
-pub fn ready(config: &GatewayConfig) -> Result<Vec<InspectableAggregate>, Vec<ConfigMistake>> {
+pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableAggregate>, Vec<ConfigMistake>> {
     let source = &config.source;
     let services = ServiceSet::load(&config.services, source.folder());
-    let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
-    let (documents, offload) = (documents::read(config)?, pool(config)?);
+    let services = services.map_err(|problems| config_mistakes(source, "/services", problems))?;
+    let (documents, offload) = (documents::read_documents(config)?, start_offload_pool(config)?);
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
-    for declared in read(config)? {
+    for declared in read_declarations(config)? {
         let Some(RouteConfig { path, aggregate: Some(aggregate), .. }) = config.routes.get(declared.route)
         else {
             continue;
         };
         let ground = AggregateContext { path, services: &services, documents: &documents, offload: &offload };
-        match declared.aggregate(aggregate, &ground) {
+        match declared.build_aggregate(aggregate, &ground) {
             Ok(made) => {
                 let file = source.folder().join(aggregate.file());
                 all.push(InspectableAggregate { path: path.clone(), file, aggregate: made });
             }
-            Err(mistakes) => add(&mut wrong, mistakes),
+            Err(mistakes) => add_mistakes(&mut wrong, mistakes),
         }
     }
     if wrong.is_empty() { Ok(all) } else { Err(wrong) }
@@ -78,7 +82,7 @@ impl ParsedDeclaration {
     ///
     /// # Errors
     /// All mistakes that the schema of declarations can't express.
-    pub(crate) fn aggregate(
+    pub(crate) fn build_aggregate(
         &self,
         config: &AggregateConfig,
         ground: &AggregateContext<'_>,
@@ -97,12 +101,12 @@ impl ParsedDeclaration {
     }
 }
 
-fn aggregates(config: &GatewayConfig) -> impl Iterator<Item = (usize, &AggregateConfig)> {
+fn configured_aggregates(config: &GatewayConfig) -> impl Iterator<Item = (usize, &AggregateConfig)> {
     let routes = config.routes.iter().enumerate();
     routes.filter_map(|(index, route)| Some((index, route.aggregate.as_ref()?)))
 }
 
-fn declaration(
+fn read_declaration(
     config: &GatewayConfig,
     route: usize,
     aggregate: &AggregateConfig,
@@ -113,7 +117,7 @@ fn declaration(
         let hint = "name a file in YAML, relative to the config".to_owned();
         vec![config.source.mistake(&format!("/routes/{route}/aggregate"), message, Some(hint))]
     })?;
-    let (declaration, source) = beside::read(&text, &file, renamed::DECLARATION)?;
+    let (declaration, source) = companion_files::read_companion(&text, &file, renamed_keys::DECLARATION)?;
     Ok(ParsedDeclaration { route, declaration, source })
 }
 
@@ -136,18 +140,22 @@ parts: { items: { get: 'up/json?n={ids}' } }
 response: items
 ";
 
-    fn parsed(text: &str) -> Result<(String, Vec<String>), Vec<String>> {
+    fn parse_declaration(text: &str) -> Result<(String, Vec<String>), Vec<String>> {
         let lines =
             |all: &[ConfigMistake]| -> Vec<String> { all.iter().map(ConfigMistake::to_string).collect() };
-        let read = beside::read::<AggregateDeclaration>(text, Path::new("a.yaml"), renamed::DECLARATION);
+        let read = companion_files::read_companion::<AggregateDeclaration>(
+            text,
+            Path::new("a.yaml"),
+            renamed_keys::DECLARATION,
+        );
         let (declaration, source) = read.map_err(|mistakes| lines(&mistakes))?;
         Ok((format!("{declaration:?}"), lines(source.warnings())))
     }
 
     #[test]
     fn old_keys_and_values_equal_new_ones_and_warn() {
-        let (old, warnings) = parsed(OLD).unwrap();
-        assert_eq!((old, Vec::new()), parsed(NEW).unwrap());
+        let (old, warnings) = parse_declaration(OLD).unwrap();
+        assert_eq!((old, Vec::new()), parse_declaration(NEW).unwrap());
         assert_eq!(
             warnings,
             [
@@ -173,7 +181,7 @@ response: items
                 "input: { a: { type: array, of: number, items: number } }\nparts: { a: { get: up/a } }\n",
             ),
         ] {
-            let mistakes = parsed(text).unwrap_err();
+            let mistakes = parse_declaration(text).unwrap_err();
             let message = format!("`{old}` is the old name of `{new}`, which is set too");
             assert!(mistakes.len() == 1 && mistakes[0].contains(&message), "{mistakes:?}");
         }
@@ -185,6 +193,6 @@ response: items
 input: { answer: { type: string }, of: { type: integer } }
 parts: { answer: { get: 'up/{answer}', default: { of: list } }, values: { get: 'up/{of}' } }
 ";
-        assert_eq!(parsed(text).unwrap().1, Vec::<String>::new());
+        assert_eq!(parse_declaration(text).unwrap().1, Vec::<String>::new());
     }
 }

@@ -59,13 +59,13 @@ struct GatewayBuilder<'a> {
     runtime: Option<Arc<query::QueryRuntime>>,
     filters: Option<Arc<filter::FilterRuntime>>,
     scripts: Option<Arc<script_runtime::ScriptRuntime>>,
-    compiled: Vec<CompiledScript>,
-    declared: Vec<ParsedDeclaration>,
-    graphqls: graphqls::GraphqlInputs,
+    compiled_scripts: Vec<CompiledScript>,
+    declarations: Vec<ParsedDeclaration>,
+    graphql_inputs: graphqls::GraphqlInputs,
     schemas: Arc<graphql::RemoteSchemas>,
-    deployed: script_runtime::DeployedNames,
-    trusted: Arc<query::SigningKeys>,
-    blocked: Arc<query::BlockedPrograms>,
+    deployed_scripts: script_runtime::DeployedNames,
+    trusted_keys: Arc<query::SigningKeys>,
+    blocked_programs: Arc<query::BlockedPrograms>,
     documents: query::RouteDocuments,
     source: &'a FieldPositions,
 }
@@ -77,16 +77,16 @@ impl RequestPipeline {
     /// Mistakes and failures that show only now.
     pub(crate) fn build(config: &GatewayConfig, previous: Option<&Self>) -> Result<Self, BuildError> {
         let builder = GatewayBuilder::new(config, previous)?;
-        let audience = Telemetry::of(config, previous)?;
+        let audience = Telemetry::from_config(config, previous)?;
         Ok(Self {
-            routes: Arc::new(builder.routes(config, &audience.metrics)?),
-            audience: Arc::new(audience),
-            shed: Arc::new(LoadShedder::new(&config.shed, previous.map(|life| &*life.shed))),
-            identity: Arc::new(identity(config, previous)?),
+            routes: Arc::new(builder.build_routes(config, &audience.metrics)?),
+            telemetry: Arc::new(audience),
+            load_shedder: Arc::new(LoadShedder::new(&config.shed, previous.map(|life| &*life.load_shedder))),
+            identity: Arc::new(build_identity(config, previous)?),
             rights: Arc::new(AuthorizationTable::new(config, previous.map(|life| &*life.rights))),
-            ports: ports(config, previous)?,
-            trusted: TrustedProxies::new(&config.trusted_proxies, &config.client_ip_header)
-                .passing(&config.proxy_headers),
+            listener_rules: build_listener_rules(config, previous)?,
+            trusted_proxies: TrustedProxies::new(&config.trusted_proxies, &config.client_ip_header)
+                .with_passed_headers(&config.proxy_headers),
             drain: config.drain.clone(),
             connections: config.connections,
             services: builder.services,
@@ -107,53 +107,62 @@ impl<'a> GatewayBuilder<'a> {
             Some(life) => life.services.reload(&config.services, folder),
             None => ServiceSet::load(&config.services, folder),
         };
-        let services =
-            services.map_err(|problems| BuildError::Config(mistakes(source, "/services", problems)))?;
-        let documents = documents::read(config).map_err(BuildError::Config)?;
-        documents::warn(&documents);
-        let compiled = scripts::read(config).map_err(BuildError::Config)?;
-        scripts::warn(&compiled);
-        let declared = aggregates::read(config).map_err(BuildError::Config)?;
-        let graphqls = graphqls::read(config).map_err(BuildError::Config)?;
+        let services = services
+            .map_err(|problems| BuildError::Config(config_mistakes(source, "/services", problems)))?;
+        let documents = documents::read_documents(config).map_err(BuildError::Config)?;
+        documents::log_findings(&documents);
+        let compiled = scripts::read_scripts(config).map_err(BuildError::Config)?;
+        scripts::log_warnings(&compiled);
+        let declared = aggregates::read_declarations(config).map_err(BuildError::Config)?;
+        let graphqls = graphqls::read_inputs(config).map_err(BuildError::Config)?;
         let offload = match previous {
             Some(life) => life.offload.clone(),
             None => OffloadPool::start(config.runtime.offload_config()).map_err(BuildError::Offload)?,
         };
         let services = services.with_offload(offload.clone());
-        let runtime = runtime(config, &offload, previous.and_then(|life| life.runtime.as_ref()))?;
+        let runtime = build_query_runtime(config, &offload, previous.and_then(|life| life.runtime.as_ref()))?;
         let gate = runtime.as_ref().map(|runtime| runtime.gate().clone());
-        let filters = filters(config, gate, previous.and_then(|life| life.filters.as_ref()))?;
-        let scripts = scripts(config, &offload, previous.and_then(|life| life.scripts.as_ref()))?;
+        let filters = build_filter_runtime(config, gate, previous.and_then(|life| life.filters.as_ref()))?;
+        let scripts =
+            build_script_runtime(config, &offload, previous.and_then(|life| life.scripts.as_ref()))?;
         let trusted = query::SigningKeys::new(&config.trust);
-        let trusted = trusted.map_err(|problems| BuildError::Config(mistakes(source, "/trust", problems)))?;
+        let trusted =
+            trusted.map_err(|problems| BuildError::Config(config_mistakes(source, "/trust", problems)))?;
         let blocked = query::BlockedPrograms::new(&config.programs);
         let blocked =
-            blocked.map_err(|problems| BuildError::Config(mistakes(source, "/programs", problems)))?;
+            blocked.map_err(|problems| BuildError::Config(config_mistakes(source, "/programs", problems)))?;
         Ok(Self {
             services,
             offload,
             runtime,
             filters,
             scripts,
-            compiled,
-            declared,
-            graphqls,
+            compiled_scripts: compiled,
+            declarations: declared,
+            graphql_inputs: graphqls,
             schemas: previous.map(|life| Arc::clone(&life.schemas)).unwrap_or_default(),
-            deployed: script_runtime::DeployedNames::default(),
-            trusted: Arc::new(trusted),
-            blocked: Arc::new(blocked),
+            deployed_scripts: script_runtime::DeployedNames::default(),
+            trusted_keys: Arc::new(trusted),
+            blocked_programs: Arc::new(blocked),
             documents,
             source,
         })
     }
 
-    fn routes(&self, config: &GatewayConfig, metrics: &GatewayMetrics) -> Result<RouteTable, BuildError> {
+    fn build_routes(
+        &self,
+        config: &GatewayConfig,
+        metrics: &GatewayMetrics,
+    ) -> Result<RouteTable, BuildError> {
         let (mut routes, mut wrong) = (Vec::new(), Vec::new());
         let own = Arc::new(OwnHosts::new(&config.listen));
         for (index, route) in config.routes.iter().enumerate() {
             let origins = AllowedOrigins::new(route.cors.as_ref().or(config.cors.as_ref()), &own);
             let pointer = format!("/routes/{index}");
-            match self.way(index, &pointer, route).and_then(|way| Ok((way, self.chain(&pointer, route)?))) {
+            match self
+                .build_handler(index, &pointer, route)
+                .and_then(|way| Ok((way, self.build_filter_chain(&pointer, route)?)))
+            {
                 Ok((way, filters)) => routes.push(RouteEntry {
                     metrics: metrics.route(&route.path, way.name()),
                     path: route.path.as_str().into(),
@@ -165,23 +174,23 @@ impl<'a> GatewayBuilder<'a> {
                         !matches!(way, RouteHandler::Proxy(_)),
                     ),
                     filters,
-                    way,
+                    handler: way,
                 }),
-                Err(mistakes) => add(&mut wrong, mistakes),
+                Err(mistakes) => add_mistakes(&mut wrong, mistakes),
             }
         }
         if !wrong.is_empty() {
             return Err(BuildError::Config(wrong));
         }
         let elsewhere = AllowedOrigins::new(config.cors.as_ref(), &own);
-        let catalogues = ApiCatalogue::all(&routes).into_iter().map(|catalogue| RouteEntry {
+        let catalogues = ApiCatalogue::for_routes(&routes).into_iter().map(|catalogue| RouteEntry {
             metrics: metrics.route(catalogue.path(), RouteHandler::CATALOGUE),
             path: catalogue.path().into(),
             origins: elsewhere.clone(),
             limits: RouteLimitsConfig::default(),
-            encoding: EncodingConfigState::plain(config.compress.as_ref(), true),
+            encoding: EncodingConfigState::without_dedup(config.compress.as_ref(), true),
             filters: None,
-            way: RouteHandler::Catalogue(catalogue),
+            handler: RouteHandler::Catalogue(catalogue),
         });
         RouteTable::new(routes, catalogues.collect(), elsewhere).map_err(|(index, clash)| {
             let pointer = format!("/routes/{index}/path");
@@ -189,16 +198,16 @@ impl<'a> GatewayBuilder<'a> {
         })
     }
 
-    fn way(
+    fn build_handler(
         &self,
         index: usize,
         pointer: &str,
         route: &RouteConfig,
     ) -> Result<RouteHandler, Vec<ConfigMistake>> {
         if let (Some(config), Some(scripts)) = (&route.script, &self.scripts)
-            && let Some(compiled) = self.compiled.iter().find(|compiled| compiled.route == index)
+            && let Some(compiled) = self.compiled_scripts.iter().find(|compiled| compiled.route == index)
         {
-            let (services, deployed, folder) = (&self.services, &self.deployed, self.source.folder());
+            let (services, deployed, folder) = (&self.services, &self.deployed_scripts, self.source.folder());
             let path = &route.normal_path();
             let ground = script_runtime::ScriptRouteContext { path, services, scripts, deployed, folder };
             let (program, text) = (compiled.program.clone(), compiled.text.clone());
@@ -207,22 +216,23 @@ impl<'a> GatewayBuilder<'a> {
             return script
                 .map(Box::new)
                 .map(RouteHandler::Script)
-                .map_err(|problems| mistakes(self.source, &pointer, problems));
+                .map_err(|problems| config_mistakes(self.source, &pointer, problems));
         }
         if let (Some(config), Some(runtime)) = (&route.query, &self.runtime) {
-            let query = query::QueryRoute::new(config, &self.ground(&route.normal_path(), runtime));
+            let query =
+                query::QueryRoute::new(config, &self.query_build_context(&route.normal_path(), runtime));
             let pointer = format!("{pointer}/query");
             return query
                 .map(Box::new)
                 .map(RouteHandler::Query)
-                .map_err(|problems| mistakes(self.source, &pointer, problems));
+                .map_err(|problems| config_mistakes(self.source, &pointer, problems));
         }
         if let Some(config) = &route.aggregate
-            && let Some(declared) = self.declared.iter().find(|declared| declared.route == index)
+            && let Some(declared) = self.declarations.iter().find(|declared| declared.route == index)
         {
             let (services, documents, offload) = (&self.services, &self.documents, &self.offload);
             let ground = aggregate::AggregateContext { path: &route.path, services, documents, offload };
-            return declared.aggregate(config, &ground).map(Arc::new).map(RouteHandler::Aggregate);
+            return declared.build_aggregate(config, &ground).map(Arc::new).map(RouteHandler::Aggregate);
         }
         if let Some(config) = &route.graphql {
             let shared = graphqls::SharedGraphqlState {
@@ -232,9 +242,9 @@ impl<'a> GatewayBuilder<'a> {
                 schemas: &self.schemas,
                 offload: &self.offload,
             };
-            let graphql = self.graphqls.graphql(index, config, &shared);
+            let graphql = self.graphql_inputs.build_route(index, config, &shared);
             return graphql
-                .inspect(|graphql| graphqls::warn(&route.path, graphql))
+                .inspect(|graphql| graphqls::log_findings(&route.path, graphql))
                 .map(Box::new)
                 .map(RouteHandler::Graphql);
         }
@@ -243,7 +253,7 @@ impl<'a> GatewayBuilder<'a> {
         proxy.map(RouteHandler::Proxy).ok_or_else(missing)
     }
 
-    fn ground<'b>(
+    fn query_build_context<'b>(
         &'b self,
         path: &'b str,
         runtime: &'b Arc<query::QueryRuntime>,
@@ -253,14 +263,14 @@ impl<'a> GatewayBuilder<'a> {
             services: &self.services,
             documents: &self.documents,
             runtime,
-            trusted: &self.trusted,
-            blocked: &self.blocked,
+            trusted: &self.trusted_keys,
+            blocked: &self.blocked_programs,
             folder: self.source.folder(),
         }
     }
 
     /// Builds the filter chain of a route.
-    fn chain(
+    fn build_filter_chain(
         &self,
         pointer: &str,
         route: &RouteConfig,
@@ -271,13 +281,13 @@ impl<'a> GatewayBuilder<'a> {
         let chain = filter::FilterChain::new(filters, &route.filters, self.source.folder(), &self.services);
         chain.map(|chain| Some(Arc::new(chain))).map_err(|refused| {
             let problems = refused.into_iter().map(Into::into).collect();
-            mistakes(self.source, &format!("{pointer}/filters"), problems)
+            config_mistakes(self.source, &format!("{pointer}/filters"), problems)
         })
     }
 }
 
 /// The filter runtime, with the state that its modules share. It lives as long as the process.
-fn filters(
+fn build_filter_runtime(
     config: &GatewayConfig,
     gate: Option<query::HeavyGate>,
     previous: Option<&Arc<filter::FilterRuntime>>,
@@ -292,7 +302,7 @@ fn filters(
 }
 
 /// The state that scripts share, and their runs in flight. It lives as long as the process.
-fn scripts(
+fn build_script_runtime(
     config: &GatewayConfig,
     offload: &OffloadPool,
     previous: Option<&Arc<script_runtime::ScriptRuntime>>,
@@ -309,7 +319,7 @@ fn scripts(
 }
 
 /// Builds the authentication of callers.
-fn identity(
+fn build_identity(
     config: &GatewayConfig,
     previous: Option<&RequestPipeline>,
 ) -> Result<IdentityProviders, BuildError> {
@@ -319,7 +329,7 @@ fn identity(
 }
 
 /// The query runtime, with its compiled programs. It lives as long as the process.
-fn runtime(
+fn build_query_runtime(
     config: &GatewayConfig,
     offload: &OffloadPool,
     previous: Option<&Arc<query::QueryRuntime>>,
@@ -342,25 +352,25 @@ fn runtime(
     Ok(runtime)
 }
 
-fn ports(
+fn build_listener_rules(
     config: &GatewayConfig,
     previous: Option<&RequestPipeline>,
 ) -> Result<ListenerRulesByAddress, BuildError> {
-    let previous = previous.map(|life| &life.ports);
+    let previous = previous.map(|life| &life.listener_rules);
     ListenerRulesByAddress::new(&config.listen, config.source.folder(), previous)
-        .map_err(|problems| BuildError::Config(mistakes(&config.source, "", problems)))
+        .map_err(|problems| BuildError::Config(config_mistakes(&config.source, "", problems)))
 }
 
 /// Starts an offload pool for objects that are built without a gateway.
 ///
 /// # Errors
 /// If the system refuses the threads.
-pub(crate) fn pool(config: &GatewayConfig) -> Result<OffloadPool, Vec<ConfigMistake>> {
+pub(crate) fn start_offload_pool(config: &GatewayConfig) -> Result<OffloadPool, Vec<ConfigMistake>> {
     OffloadPool::start(config.runtime.offload_config())
         .map_err(|error| vec![config.source.mistake("", BuildError::Offload(error).to_string(), None)])
 }
 
-pub(crate) fn mistakes(
+pub(crate) fn config_mistakes(
     source: &FieldPositions,
     base: &str,
     problems: Vec<services::config::ConfigProblem>,
@@ -373,7 +383,7 @@ pub(crate) fn mistakes(
 }
 
 /// Adds mistakes. Those of a file that several routes name are added once.
-pub(crate) fn add(mistakes: &mut Vec<ConfigMistake>, more: Vec<ConfigMistake>) {
+pub(crate) fn add_mistakes(mistakes: &mut Vec<ConfigMistake>, more: Vec<ConfigMistake>) {
     for mistake in more {
         if !mistakes.contains(&mistake) {
             mistakes.push(mistake);

@@ -28,7 +28,7 @@ pub(crate) const METHODS: &str = "GET, HEAD";
 /// The media type of RFC 9264, with the profile of RFC 9727.
 const LINKSET: &str = "application/linkset+json; profile=\"https://www.rfc-editor.org/info/rfc9727\"";
 /// The `ConnectionContext` header that describes the catalogue itself, mainly for HEAD requests.
-const ITSELF: &str = "</.well-known/api-catalog>; rel=\"api-catalog\"; type=\"application/linkset+json\"";
+const SELF_LINK: &str = "</.well-known/api-catalog>; rel=\"api-catalog\"; type=\"application/linkset+json\"";
 /// The link to the protocol's documentation.
 const PROTOCOL: &str = "https://github.com/orfa-gateway/orfa/blob/main/docs/query.md";
 
@@ -62,8 +62,8 @@ pub(crate) struct VisibleEntries(Arc<[bool]>);
 
 impl ApiCatalogue {
     /// Returns the documents that have entries for these routes.
-    pub(crate) fn all(routes: &[RouteEntry]) -> Vec<Self> {
-        let entries: Arc<[CatalogueEntry]> = routes.iter().filter_map(CatalogueEntry::of).collect();
+    pub(crate) fn for_routes(routes: &[RouteEntry]) -> Vec<Self> {
+        let entries: Arc<[CatalogueEntry]> = routes.iter().filter_map(CatalogueEntry::from_route).collect();
         let catalogue = |is_openapi| Self { entries: Arc::clone(&entries), is_openapi };
         let has_aggregates = entries.iter().any(|entry| matches!(entry.text, EntryText::Operation(_)));
         let catalog = (!entries.is_empty()).then(|| catalogue(false));
@@ -76,7 +76,7 @@ impl ApiCatalogue {
     }
 
     /// Returns the entries whose routes `fits` accepts.
-    pub(crate) fn readable(&self, fits: impl Fn(&str) -> bool) -> VisibleEntries {
+    pub(crate) fn visible_entries(&self, fits: impl Fn(&str) -> bool) -> VisibleEntries {
         VisibleEntries(self.entries.iter().map(|entry| fits(&entry.route)).collect())
     }
 
@@ -109,7 +109,7 @@ impl ApiCatalogue {
         let length = pieces.iter().map(Bytes::len).sum();
         let mut response = Response::new(services::body::from_pieces(length, pieces.into_iter()));
         let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache")];
-        let itself = (!self.is_openapi).then_some((LINK, ITSELF));
+        let itself = (!self.is_openapi).then_some((LINK, SELF_LINK));
         let headers = headers.into_iter().chain(itself);
         let headers = headers.map(|(name, value): (HeaderName, _)| (name, HeaderValue::from_static(value)));
         response.headers_mut().extend(headers);
@@ -118,10 +118,10 @@ impl ApiCatalogue {
 }
 
 impl CatalogueEntry {
-    fn of(route: &RouteEntry) -> Option<Self> {
+    fn from_route(route: &RouteEntry) -> Option<Self> {
         let anchor = format!("{ORIGIN}{}", route.path.trim_end_matches('*'));
-        let text = match &route.way {
-            RouteHandler::Query(query) => EntryText::links(&json!({
+        let text = match &route.handler {
+            RouteHandler::Query(query) => EntryText::from_link_context(&json!({
                 "anchor": anchor,
                 "service-desc": [
                     { "href": anchor, "type": "application/json" },
@@ -136,10 +136,10 @@ impl CatalogueEntry {
                     json!({ "href": format!("{ORIGIN}{path}"), "methods": methods })
                 };
                 let items: Vec<Value> = script.resources().map(item).collect();
-                EntryText::links(&json!({ "anchor": anchor, "item": items }))
+                EntryText::from_link_context(&json!({ "anchor": anchor, "item": items }))
             }
             // The endpoint serves its own schema by introspection.
-            RouteHandler::Graphql(_) => EntryText::links(&json!({
+            RouteHandler::Graphql(_) => EntryText::from_link_context(&json!({
                 "anchor": anchor,
                 "service-desc": [{ "href": anchor, "type": "application/graphql-response+json" }],
                 "service-doc": [{ "href": anchor, "type": "text/html" }],
@@ -156,7 +156,7 @@ impl CatalogueEntry {
 }
 
 impl EntryText {
-    fn links(context: &Value) -> Self {
+    fn from_link_context(context: &Value) -> Self {
         Self::Links(context.to_string().into())
     }
 }
@@ -174,7 +174,7 @@ fn linkset<'a>(texts: impl Iterator<Item = &'a EntryText>, origin: &str) -> Stri
     let aggregates = json!({ "anchor": format!("{ORIGIN}/"), "service-desc": [description] }).to_string();
     links.extend(has_aggregates.then_some(&*aggregates));
     let document = format!("{{\"linkset\":[{}]}}", links.join(","));
-    document.replace(ORIGIN, &escaped(origin))
+    document.replace(ORIGIN, &escape_json(origin))
 }
 
 /// Returns the OpenAPI document of the aggregates, in pieces. Those of the entries are not copied.
@@ -182,7 +182,7 @@ fn openapi<'a>(texts: impl Iterator<Item = &'a EntryText>, origin: &str) -> Vec<
     let head = format!(
         "{{\"openapi\":\"3.1.0\",\"info\":{{\"title\":\"The aggregates of this gateway\",\"version\":\"1\"}},\
          \"servers\":[{{\"url\":\"{}\"}}],\"paths\":{{",
-        escaped(origin)
+        escape_json(origin)
     );
     let mut pieces = vec![Bytes::from(head)];
     for text in texts {
@@ -196,7 +196,7 @@ fn openapi<'a>(texts: impl Iterator<Item = &'a EntryText>, origin: &str) -> Vec<
 }
 
 /// Returns a text as the content of a JSON string.
-fn escaped(text: &str) -> String {
+fn escape_json(text: &str) -> String {
     let quoted = Value::from(text).to_string();
     quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned()
 }
@@ -207,13 +207,14 @@ mod tests {
 
     const ORIGINS: [&str; 2] = ["https://a.example", "http://b\"\\"];
 
-    fn parsed(text: &[u8]) -> Value {
+    fn parse_json(text: &[u8]) -> Value {
         serde_json::from_slice(text).unwrap()
     }
 
     #[test]
     fn writes_the_origin_into_the_links() {
-        let links = EntryText::links(&json!({ "anchor": format!("{ORIGIN}/query"), "item": [ORIGIN] }));
+        let links =
+            EntryText::from_link_context(&json!({ "anchor": format!("{ORIGIN}/query"), "item": [ORIGIN] }));
         let operation = EntryText::Operation(Bytes::from_static(b",\"/a\":{}"));
         for origin in ORIGINS {
             let anchor = |path: &str| format!("{origin}{path}");
@@ -221,9 +222,9 @@ mod tests {
             let own = json!({ "anchor": anchor("/query"), "item": [origin] });
             let aggregates = json!({ "anchor": anchor("/"), "service-desc": [description] });
             let both = linkset([&links, &operation].into_iter(), origin);
-            assert_eq!(parsed(both.as_bytes()), json!({ "linkset": [own, aggregates] }));
+            assert_eq!(parse_json(both.as_bytes()), json!({ "linkset": [own, aggregates] }));
             let one = linkset([&links].into_iter(), origin);
-            assert_eq!(parsed(one.as_bytes()), json!({ "linkset": [own] }));
+            assert_eq!(parse_json(one.as_bytes()), json!({ "linkset": [own] }));
         }
         assert_eq!(linkset(std::iter::empty(), "http://a"), "{\"linkset\":[]}");
     }
@@ -234,13 +235,13 @@ mod tests {
         let entries = texts.clone().map(EntryText::Operation);
         for origin in ORIGINS {
             let pieces = openapi(entries.iter(), origin);
-            let document = parsed(&pieces.concat());
+            let document = parse_json(&pieces.concat());
             assert_eq!(document["servers"][0]["url"], origin);
             assert_eq!(document["paths"], json!({ "/a": { "get": {} }, "/b": { "get": {} } }));
             let shared = pieces.iter().filter(|piece| texts.iter().any(|text| is_part(piece, text)));
             assert_eq!(shared.count(), 2, "the operations are not written again");
         }
-        assert_eq!(parsed(&openapi(std::iter::empty(), "http://a").concat())["paths"], json!({}));
+        assert_eq!(parse_json(&openapi(std::iter::empty(), "http://a").concat())["paths"], json!({}));
     }
 
     fn is_part(piece: &[u8], text: &[u8]) -> bool {

@@ -27,10 +27,10 @@ pub(crate) struct ClientInfo {
     /// Whether the peer is a trusted proxy.
     pub(crate) is_trusted: bool,
     /// Whether the client used TLS to reach the first trusted proxy, if a proxy reports it.
-    is_secure_there: Option<bool>,
+    is_proxied_secure: Option<bool>,
     /// Whether the request's framing was ambiguous.
-    pub(crate) is_doubtful: bool,
-    link: Arc<ConnectionContext>,
+    pub(crate) has_ambiguous_framing: bool,
+    connection: Arc<ConnectionContext>,
 }
 
 /// The state that a connection shares with its requests.
@@ -39,12 +39,12 @@ pub(crate) struct ConnectionContext {
     /// A number that is unique within this process.
     number: u64,
     /// The local address of the connection.
-    local: Option<SocketAddr>,
+    local_address: Option<SocketAddr>,
     /// The hosts that are served at this address. Empty for all hosts.
     hosts: Arc<HostNames>,
     /// Set once the connection is encrypted.
-    secured: OnceLock<TlsSession>,
-    unread: AtomicBool,
+    tls_session: OnceLock<TlsSession>,
+    has_unread: AtomicBool,
     has_begun: AtomicBool,
     /// The permit of the connection; `None` in tests.
     permit: Option<Arc<ConnectionPermit>>,
@@ -60,14 +60,14 @@ pub(crate) struct TlsSession {
 }
 
 impl ClientInfo {
-    pub(crate) fn new(address: SocketAddr, link: Arc<ConnectionContext>) -> Self {
+    pub(crate) fn new(address: SocketAddr, connection: Arc<ConnectionContext>) -> Self {
         Self {
             address,
             peer: address.ip(),
             is_trusted: false,
-            is_secure_there: None,
-            is_doubtful: false,
-            link,
+            is_proxied_secure: None,
+            has_ambiguous_framing: false,
+            connection,
         }
     }
 
@@ -89,7 +89,7 @@ impl ClientInfo {
 
     /// Creates a client whose connection may have this many unsent response bytes.
     #[cfg(test)]
-    pub(crate) fn that_may_leave(bytes: u64) -> Self {
+    pub(crate) fn with_unsent_limit(bytes: u64) -> Self {
         Self::with_limits(crate::config::ConnectionsConfig {
             unsent_per_connection: services::BytesConfig(bytes),
             ..Default::default()
@@ -98,12 +98,12 @@ impl ClientInfo {
 
     /// Whether the client uses TLS: to the gateway, or to the trusted proxies in front of it.
     pub(crate) fn is_secure(&self) -> bool {
-        self.is_secure_there.unwrap_or_else(|| self.link.secured.get().is_some())
+        self.is_proxied_secure.unwrap_or_else(|| self.connection.tls_session.get().is_some())
     }
 
     /// The client's verified certificate.
     pub(crate) fn certificate(&self) -> Option<&PeerCertificate> {
-        self.link.secured.get().and_then(|secured| secured.certificate.as_ref())
+        self.connection.tls_session.get().and_then(|secured| secured.certificate.as_ref())
     }
 
     /// Whether the client's certificate has become invalid. Requests on the connection are then refused.
@@ -112,29 +112,29 @@ impl ClientInfo {
     }
 
     /// The local address of the connection.
-    pub(crate) fn local(&self) -> Option<SocketAddr> {
-        self.link.local
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        self.connection.local_address
     }
 
     /// The server name in the TLS handshake with the gateway (SNI).
     pub(crate) fn server_name(&self) -> Option<&str> {
-        self.link.secured.get().and_then(|secured| secured.tls.server_name.as_deref())
+        self.connection.tls_session.get().and_then(|secured| secured.tls.server_name.as_deref())
     }
 
     /// Whether URLs of this scheme may be requested here. `https` URLs need TLS or a trusted proxy, which may
     /// terminate TLS (RFC 9110, section 7.4).
-    pub(crate) fn may_ask(&self, scheme: Option<&Scheme>) -> bool {
+    pub(crate) fn accepts_scheme(&self, scheme: Option<&Scheme>) -> bool {
         scheme != Some(&Scheme::HTTPS) || self.is_trusted || self.is_secure()
     }
 
     /// Whether this host is served at the connection's local address.
-    pub(crate) fn answers_for(&self, host: Option<&str>) -> bool {
-        let hosts = &self.link.hosts;
-        hosts.is_empty() || host.is_some_and(|host| hosts.contain(host, self.is_secure()))
+    pub(crate) fn serves_host(&self, host: Option<&str>) -> bool {
+        let hosts = &self.connection.hosts;
+        hosts.is_empty() || host.is_some_and(|host| hosts.contains(host, self.is_secure()))
     }
 
     /// The facts that filters on a route may see.
-    pub(crate) fn facts(
+    pub(crate) fn filter_facts(
         &self,
         route: &Arc<str>,
         service: Option<&Arc<str>>,
@@ -144,59 +144,59 @@ impl ClientInfo {
             route: Arc::clone(route),
             service: service.cloned(),
             source: self.address,
-            destination: self.link.local,
-            connection: self.link.number,
-            tls: self.link.secured.get().map(|secured| Arc::clone(&secured.tls)),
+            destination: self.connection.local_address,
+            connection: self.connection.number,
+            tls: self.connection.tls_session.get().map(|secured| Arc::clone(&secured.tls)),
             started_at: began,
         }
     }
 
     /// Notes that a part of the request was left unread.
     pub(crate) fn note_unread(&self) {
-        self.link.unread.store(true, Relaxed);
+        self.connection.has_unread.store(true, Relaxed);
     }
 
     /// Returns the client for the next request on this connection.
     pub(crate) fn begin_request(&self, is_doubtful: bool) -> Self {
-        self.link.has_begun.store(true, Relaxed);
-        Self { is_doubtful, ..self.clone() }
+        self.connection.has_begun.store(true, Relaxed);
+        Self { has_ambiguous_framing: is_doubtful, ..self.clone() }
     }
 
     /// Takes a permit for an HTTP/2 request of this client.
     pub(crate) fn request_permit(&self) -> Option<RequestPermit> {
-        self.link.permit.as_ref().map(ConnectionPermit::request)
+        self.connection.permit.as_ref().map(ConnectionPermit::start_request)
     }
 
     /// Whether the client's request bodies take so much memory that less of each is read at once. Trusted
     /// proxies have no account of their own.
     pub(crate) fn has_many_body_bytes(&self) -> bool {
-        self.link.permit.as_ref().is_some_and(|permit| permit.has_many_body_bytes())
+        self.connection.permit.as_ref().is_some_and(|permit| permit.has_many_body_bytes())
     }
 
     /// Takes a permit for the bytes of a request's body. A trusted proxy that names no client is the client.
     pub(crate) fn body_permit(&self) -> Option<BodyPermit> {
-        self.link.permit.as_ref().map(|permit| permit.body_of(self.address.ip()))
+        self.connection.permit.as_ref().map(|permit| permit.body_permit_for(self.address.ip()))
     }
 
     /// Counts the bytes of services' responses for a request in the client's account.
     pub(crate) fn charge(&self, budget: RequestBudget) -> RequestBudget {
-        match &self.link.accounts {
+        match &self.connection.accounts {
             Some(accounts) => budget.with_accounts(accounts.clone(), self.address.ip()),
             None => budget,
         }
     }
 
     /// Whether the client's address exceeds its limit of requests in flight.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.link.permit.as_ref().is_some_and(|permit| permit.is_crowded())
+    pub(crate) fn exceeds_request_limit(&self) -> bool {
+        self.connection.permit.as_ref().is_some_and(|permit| permit.exceeds_request_limit())
     }
 
     /// Reserves `bytes` of a response until the client has received them.
     ///
     /// # Errors
     /// If the client already has too many unsent bytes.
-    pub(crate) fn keep(&self, bytes: u64) -> Result<Option<UnsentPermit>, LimitReached> {
-        self.link.permit.as_ref().map(|permit| permit.keep(bytes)).transpose()
+    pub(crate) fn reserve_unsent(&self, bytes: u64) -> Result<Option<UnsentPermit>, LimitReached> {
+        self.connection.permit.as_ref().map(|permit| permit.reserve_unsent(bytes)).transpose()
     }
 
     /// Like [`Self::keep`], for bytes of a response that is read before it is sent: they take up at most half
@@ -204,43 +204,43 @@ impl ClientInfo {
     ///
     /// # Errors
     /// If the client already has too many unsent bytes for that.
-    pub(crate) fn keep_buffered(&self, bytes: u64) -> Result<Option<UnsentPermit>, LimitReached> {
-        self.link.permit.as_ref().map(|permit| permit.keep_buffered(bytes)).transpose()
+    pub(crate) fn reserve_buffered(&self, bytes: u64) -> Result<Option<UnsentPermit>, LimitReached> {
+        self.connection.permit.as_ref().map(|permit| permit.reserve_buffered(bytes)).transpose()
     }
 
     /// The state that is shared with the connection.
-    pub(crate) fn link(&self) -> Arc<ConnectionContext> {
-        Arc::clone(&self.link)
+    pub(crate) fn connection_context(&self) -> Arc<ConnectionContext> {
+        Arc::clone(&self.connection)
     }
 
     /// Applies the information from trusted proxies. Removes connection-specific headers from the request,
     /// and those that its sender must not set.
-    pub(crate) fn behind<B>(self, proxies: &TrustedProxies, request: &mut Request<B>) -> Self {
-        let proxied = proxies.client(self.peer, self.is_secure(), request.headers());
+    pub(crate) fn apply_proxies<B>(self, proxies: &TrustedProxies, request: &mut Request<B>) -> Self {
+        let proxied = proxies.proxied_client(self.peer, self.is_secure(), request.headers());
         sanitize_headers(request.headers_mut(), proxied.is_some());
         let Some(proxied) = proxied else {
-            proxies.strip(request.headers_mut());
+            proxies.strip_custom_header(request.headers_mut());
             return self;
         };
-        proxies.write(&proxied, request);
+        proxies.write_forwarded(&proxied, request);
         let client = proxied.address();
         // The port of a client behind a proxy is unknown.
         let address = if client == self.peer { self.address } else { SocketAddr::new(client, 0) };
-        Self { address, is_trusted: true, is_secure_there: Some(proxied.is_secure), ..self }
+        Self { address, is_trusted: true, is_proxied_secure: Some(proxied.is_secure), ..self }
     }
 }
 
 impl ConnectionContext {
     /// Creates the link of a connection with this local address and permit.
-    pub(crate) fn new(local: Option<SocketAddr>, permit: Option<Arc<ConnectionPermit>>) -> Self {
+    pub(crate) fn new(local_address: Option<SocketAddr>, permit: Option<Arc<ConnectionPermit>>) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let number = NUMBERS.fetch_add(1, Relaxed);
         Self {
             number,
-            local,
+            local_address,
             hosts: Arc::default(),
-            secured: OnceLock::new(),
-            unread: AtomicBool::new(false),
+            tls_session: OnceLock::new(),
+            has_unread: AtomicBool::new(false),
             has_begun: AtomicBool::new(false),
             accounts: permit.as_ref().map(|permit| Arc::new(permit.response_accounts())),
             permit,
@@ -248,14 +248,14 @@ impl ConnectionContext {
     }
 
     /// Restricts the connection to these hosts.
-    pub(crate) fn for_hosts(self, hosts: Arc<HostNames>) -> Self {
+    pub(crate) fn with_hosts(self, hosts: Arc<HostNames>) -> Self {
         Self { hosts, ..self }
     }
 
     /// Notes that the connection is encrypted, with the client's certificate.
-    pub(crate) fn secure(&self, secured: TlsSession) {
+    pub(crate) fn set_tls_session(&self, secured: TlsSession) {
         // A handshake completes only once.
-        let _ = self.secured.set(secured);
+        let _ = self.tls_session.set(secured);
     }
 
     /// Whether a request has begun.
@@ -264,7 +264,7 @@ impl ConnectionContext {
     }
 
     /// Whether a part of a request was left unread.
-    pub(crate) fn is_unread(&self) -> bool {
-        self.unread.load(Relaxed)
+    pub(crate) fn has_unread_request(&self) -> bool {
+        self.has_unread.load(Relaxed)
     }
 }

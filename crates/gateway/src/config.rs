@@ -7,12 +7,12 @@
 //! [`crate::Gateway::build`] is the second stage and builds the runtime objects.
 
 mod admin;
-pub(crate) mod beside;
 mod check;
+pub(crate) mod companion_files;
 mod connections;
 mod listen;
 mod mistake;
-pub(crate) mod renamed;
+pub(crate) mod renamed_keys;
 mod schema;
 mod source;
 mod substitute;
@@ -292,7 +292,7 @@ impl GatewayConfig {
             "routes": [{ "path": "/query", "query": { "services": names } }],
         });
         let mut source = FieldPositions::new(Path::new("command line"));
-        finish(value, &mut source, Vec::new()).map(|config| GatewayConfig { source, ..config })
+        validate_config(value, &mut source, Vec::new()).map(|config| GatewayConfig { source, ..config })
     }
 
     /// Adds a route that an aggregate answers.
@@ -314,10 +314,10 @@ impl GatewayConfig {
         tls.flat_map(|tls| tls.files()).for_each(|file| self.source.note_file(file));
         let filters = self.routes.iter().flat_map(|route| &route.filters);
         filters.for_each(|filter| self.source.note_file(&filter.wasm));
-        self.note_stored();
+        self.note_stored_programs();
         self.note_scripts();
         self.note_aggregates();
-        for file in crate::graphqls::watched(self) {
+        for file in crate::graphqls::watched_files(self) {
             self.source.note_path(file);
         }
         let keys = self.auth.jwt.as_ref().and_then(|jwt| jwt.jwks.as_deref());
@@ -331,7 +331,7 @@ impl GatewayConfig {
         let scripts = self.routes.iter().filter_map(|route| route.script.as_ref());
         for file in scripts.map(|script| script.options().file).collect::<Vec<_>>() {
             self.source.note_file(&file);
-            let imported = crate::scripts::imported(&self.source.folder().join(file));
+            let imported = crate::scripts::imported_files(&self.source.folder().join(file));
             imported.into_iter().for_each(|file| self.source.note_path(file));
         }
     }
@@ -341,7 +341,7 @@ impl GatewayConfig {
         let folder = self.source.folder().to_owned();
         let aggregates = self.routes.iter().filter_map(|route| route.aggregate.as_ref());
         let inspect = |aggregate: &aggregate::AggregateConfig| {
-            beside::inspect(&folder.join(aggregate.file()), renamed::DECLARATION)
+            companion_files::inspect(&folder.join(aggregate.file()), renamed_keys::DECLARATION)
         };
         for read in aggregates.map(inspect).collect::<Vec<_>>() {
             read.files().iter().for_each(|file| self.source.note_path(file.clone()));
@@ -350,7 +350,7 @@ impl GatewayConfig {
     }
 
     /// Registers stored programs and their folders, to which new ones may be added.
-    fn note_stored(&mut self) {
+    fn note_stored_programs(&mut self) {
         let folder = self.source.folder().to_owned();
         let queries = self.routes.iter().filter_map(|route| route.query.as_ref());
         for file in
@@ -371,7 +371,7 @@ impl GatewayConfig {
     }
 
     fn default_listen() -> ListenConfig {
-        ListenConfig::at("127.0.0.1:8080")
+        ListenConfig::from_address("127.0.0.1:8080")
     }
 }
 
@@ -472,7 +472,7 @@ fn read_document(text: &str, file: &Path) -> ConfigReadResult {
         }
     };
     source.note_text(text);
-    match finish(value, &mut source, mistakes) {
+    match validate_config(value, &mut source, mistakes) {
         Ok(config) => {
             let mut config = GatewayConfig { source, ..config };
             config.note_files();
@@ -487,23 +487,24 @@ fn read_document(text: &str, file: &Path) -> ConfigReadResult {
 }
 
 /// Validates and deserialises a config, without its source, which gets the warnings.
-fn finish(
+fn validate_config(
     mut value: Value,
     source: &mut FieldPositions,
     mut mistakes: Vec<ConfigMistake>,
 ) -> Result<GatewayConfig, Vec<ConfigMistake>> {
     // Further mistakes in a value whose `${...}` could not be resolved would only repeat the problem.
     let unfilled: Vec<_> = mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
-    mistakes.extend(renamed::apply(renamed::CONFIG, &mut value, source));
+    mistakes.extend(renamed_keys::apply_renames(renamed_keys::CONFIG, &mut value, source));
     let (wrong, warnings) = check::check(&value, source);
-    let found = schema::validate(&value, source, &schema::of::<GatewayConfig>()).into_iter().chain(wrong);
+    let found =
+        schema::validate(&value, source, &schema::schema_for::<GatewayConfig>()).into_iter().chain(wrong);
     warnings.into_iter().for_each(|warning| source.warn(warning));
     mistakes.extend(found.filter(|mistake| !unfilled.contains(&(mistake.line, mistake.column))));
-    beside::deserialised(value, source, mistakes)
+    companion_files::deserialise(value, source, mistakes)
 }
 
 /// Returns the mistake in a value that the schema accepts and its type rejects.
-fn undeserialised(
+fn deserialisation_mistake(
     error: &serde_path_to_error::Error<serde_json::Error>,
     source: &FieldPositions,
 ) -> ConfigMistake {

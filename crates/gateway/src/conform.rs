@@ -36,15 +36,15 @@ pub(crate) fn normalise_target<B>(request: &mut Request<B>) {
 ///
 /// # Errors
 /// The first violation.
-pub(crate) fn check<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
-    let said = ValidatedHeaders::of(request);
+pub(crate) fn validate_request<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
+    let said = ValidatedHeaders::from_request(request);
     if said.fields > MAX_FIELDS {
         return Err(RequestRefusal::HeadTooLarge);
     }
-    framing(&said)?;
-    target(request)?;
-    host(request, &said)?;
-    if said.expects_else { Err(RequestRefusal::ExpectationFailed) } else { Ok(()) }
+    validate_framing(&said)?;
+    validate_target(request)?;
+    validate_host(request, &said)?;
+    if said.has_unknown_expectation { Err(RequestRefusal::ExpectationFailed) } else { Ok(()) }
 }
 
 /// The fields that are validated, found in one pass over the head of every request.
@@ -53,13 +53,13 @@ struct ValidatedHeaders<'a> {
     host: SingletonField<'a>,
     coding: SingletonField<'a>,
     /// Whether there is an expectation other than `100-continue`.
-    expects_else: bool,
+    has_unknown_expectation: bool,
     /// The number of fields. The fragments of a cookie (RFC 9113, section 8.2.3) count as one.
     fields: usize,
 }
 
 impl<'a> ValidatedHeaders<'a> {
-    fn of<B>(request: &'a Request<B>) -> Self {
+    fn from_request<B>(request: &'a Request<B>) -> Self {
         let mut said = Self::default();
         for (name, value) in request.headers() {
             said.fields += usize::from(*name != header::COOKIE);
@@ -68,7 +68,7 @@ impl<'a> ValidatedHeaders<'a> {
             } else if *name == header::TRANSFER_ENCODING {
                 said.coding.add(value);
             } else if *name == header::EXPECT {
-                said.expects_else |= !is(value, b"100-continue");
+                said.has_unknown_expectation |= !equals_ignoring_case(value, b"100-continue");
             }
         }
         said
@@ -84,23 +84,23 @@ pub(crate) fn has_padded_value(fields: &HeaderMap) -> bool {
 
 /// Accepts only `chunked`, the coding that every recipient supports (RFC 9112, section 6.1). The connection
 /// checks the remaining framing, which isn't visible any more.
-fn framing(said: &ValidatedHeaders<'_>) -> Result<(), RequestRefusal> {
+fn validate_framing(said: &ValidatedHeaders<'_>) -> Result<(), RequestRefusal> {
     match said.coding.value() {
         Ok(None) => Ok(()),
-        Ok(Some(coding)) if is(coding, b"chunked") => Ok(()),
-        _ => Err(RequestRefusal::FramingDoubtful),
+        Ok(Some(coding)) if equals_ignoring_case(coding, b"chunked") => Ok(()),
+        _ => Err(RequestRefusal::AmbiguousFraming),
     }
 }
 
 /// Validates the target: its path is not too long, it is ASCII (RFC 3986, section 2), and in absolute form it
 /// has an http or https URL without user information (RFC 9110, section 4.2.4).
-fn target<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
+fn validate_target<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
     let uri = request.uri();
     if uri.path().len() > MAX_PATH {
         return Err(RequestRefusal::PathTooLong);
     }
     let is_web = uri.scheme_str().is_none_or(|scheme| matches!(scheme, "http" | "https"));
-    let is_plain = uri.authority().is_none_or(is_plain);
+    let is_plain = uri.authority().is_none_or(is_plain_authority);
     let is_ascii = uri.path_and_query().is_none_or(|target| target.as_str().is_ascii());
     if is_web && is_plain && is_ascii { Ok(()) } else { Err(RequestRefusal::TargetInvalid) }
 }
@@ -108,7 +108,7 @@ fn target<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
 /// Validates the host: it is not too long, there is at most one, and over HTTP/2 it matches the authority
 /// (RFC 9112, section 3.2; RFC 9113, section 8.3.1). Over HTTP/1.1 a target in absolute form replaces it (RFC
 /// 9112, section 3.2.2).
-fn host<B>(request: &Request<B>, said: &ValidatedHeaders<'_>) -> Result<(), RequestRefusal> {
+fn validate_host<B>(request: &Request<B>, said: &ValidatedHeaders<'_>) -> Result<(), RequestRefusal> {
     if request.uri().authority().is_some_and(|authority| authority.as_str().len() > MAX_HOST) {
         return Err(RequestRefusal::HostInvalid);
     }
@@ -119,11 +119,13 @@ fn host<B>(request: &Request<B>, said: &ValidatedHeaders<'_>) -> Result<(), Requ
     if host.len() > MAX_HOST {
         return Err(RequestRefusal::HostInvalid);
     }
-    if request.uri().authority().is_none() && is_common(host.as_bytes()) {
+    if request.uri().authority().is_none() && is_common_host(host.as_bytes()) {
         return Ok(());
     }
-    let host =
-        Authority::try_from(host.as_bytes()).ok().filter(is_plain).ok_or(RequestRefusal::HostInvalid)?;
+    let host = Authority::try_from(host.as_bytes())
+        .ok()
+        .filter(is_plain_authority)
+        .ok_or(RequestRefusal::HostInvalid)?;
     match request.uri().authority() {
         Some(authority) if request.version() == Version::HTTP_2 && *authority != host => {
             Err(RequestRefusal::HostInvalid)
@@ -133,7 +135,7 @@ fn host<B>(request: &Request<B>, said: &ValidatedHeaders<'_>) -> Result<(), Requ
 }
 
 /// A fast path for the form of nearly all hosts, a name and an optional port, which avoids parsing.
-fn is_common(host: &[u8]) -> bool {
+fn is_common_host(host: &[u8]) -> bool {
     let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     let (name, port) = host.split_at(host.iter().take_while(|byte| is_of_name(byte)).count());
     let is_port = |port: &[u8]| {
@@ -144,13 +146,13 @@ fn is_common(host: &[u8]) -> bool {
 }
 
 /// Whether the authority is only a host with an optional port.
-pub(crate) fn is_plain(authority: &Authority) -> bool {
+pub(crate) fn is_plain_authority(authority: &Authority) -> bool {
     let port = authority.as_str().strip_prefix(authority.host());
     let is_port = |port: &str| port.is_empty() || port == ":" || authority.port_u16().is_some();
     !authority.host().is_empty() && port.is_some_and(is_port)
 }
 
-fn is(value: &HeaderValue, expected: &[u8]) -> bool {
+fn equals_ignoring_case(value: &HeaderValue, expected: &[u8]) -> bool {
     value.as_bytes().eq_ignore_ascii_case(expected)
 }
 
@@ -161,7 +163,7 @@ mod tests {
     use super::*;
 
     /// A request with a normalised target.
-    fn normalised(target: &str) -> Request<()> {
+    fn normalised_request(target: &str) -> Request<()> {
         let mut request = Request::get(target).header(header::HOST, "shop.example").body(()).unwrap();
         normalise_target(&mut request);
         request
@@ -177,23 +179,25 @@ mod tests {
             ("/plain?a=%61", "/plain?a=%61"),
             ("*", "*"),
         ] {
-            let request = normalised(target);
+            let request = normalised_request(target);
             assert_eq!(request.uri().to_string(), expected, "{target}");
-            assert!(check(&request).is_ok(), "{target}");
+            assert!(validate_request(&request).is_ok(), "{target}");
         }
     }
 
     #[test]
     fn rejects_targets_that_are_too_long_after_encoding() {
-        let request = normalised(&format!("/?{}", "\u{e9}".repeat(20_000)));
-        assert!(matches!(check(&request), Err(RequestRefusal::TargetInvalid)));
+        let request = normalised_request(&format!("/?{}", "\u{e9}".repeat(20_000)));
+        assert!(matches!(validate_request(&request), Err(RequestRefusal::TargetInvalid)));
     }
 
     #[test]
     fn rejects_paths_that_are_too_long() {
-        let of = |length: usize| normalised(&format!("/{}?{}", "a".repeat(length - 1), "b".repeat(30_000)));
-        assert!(check(&of(MAX_PATH)).is_ok());
-        assert!(matches!(check(&of(MAX_PATH + 1)), Err(RequestRefusal::PathTooLong)));
+        let of = |length: usize| {
+            normalised_request(&format!("/{}?{}", "a".repeat(length - 1), "b".repeat(30_000)))
+        };
+        assert!(validate_request(&of(MAX_PATH)).is_ok());
+        assert!(matches!(validate_request(&of(MAX_PATH + 1)), Err(RequestRefusal::PathTooLong)));
     }
 
     #[test]
@@ -202,18 +206,18 @@ mod tests {
             let host = "a".repeat(length);
             for target in ["/".to_owned(), format!("http://{host}/")] {
                 let request = Request::get(&target).header(header::HOST, &host).body(()).unwrap();
-                assert_eq!(check(&request).is_ok(), is_valid, "{length} {target}");
+                assert_eq!(validate_request(&request).is_ok(), is_valid, "{length} {target}");
             }
             let request = Request::get(format!("http://{host}/")).body(()).unwrap();
-            assert_eq!(check(&request).is_ok(), is_valid, "{length}, no field");
+            assert_eq!(validate_request(&request).is_ok(), is_valid, "{length}, no field");
         }
     }
 
     proptest! {
         #[test]
         fn common_hosts_are_plain(host in "[a-z0-9.:@/\\[\\]-]{0,12}") {
-            if is_common(host.as_bytes()) {
-                prop_assert!(Authority::try_from(host.as_bytes()).is_ok_and(|host| is_plain(&host)), "{host}");
+            if is_common_host(host.as_bytes()) {
+                prop_assert!(Authority::try_from(host.as_bytes()).is_ok_and(|host| is_plain_authority(&host)), "{host}");
             }
         }
     }

@@ -21,7 +21,7 @@ use services::{StreamedServiceBody, body};
 use config::CorsConfig;
 
 use crate::client::ClientInfo;
-use crate::encode::vary;
+use crate::encode::add_vary;
 use crate::hosts::OwnHosts;
 use crate::refusal::RequestRefusal;
 
@@ -36,7 +36,7 @@ const ALLOWED_HEADERS: [&str; 6] =
 /// The headers that pages of allowed origins may read.
 const EXPOSED_HEADERS: [&str; 4] = ["orfa-cache", "orfa-parts", "server-timing", "retry-after"];
 /// The prefix of the gateway's own headers.
-const OURS: &str = "orfa-";
+const GATEWAY_HEADER_PREFIX: &str = "orfa-";
 
 /// The origins that a route allows.
 #[derive(Clone, Debug, Default)]
@@ -45,10 +45,10 @@ pub(crate) struct AllowedOrigins(Arc<CorsPolicy>);
 #[derive(Debug, Default)]
 struct CorsPolicy {
     /// The hosts of the gateway itself.
-    own: Arc<OwnHosts>,
-    everyone: bool,
+    own_hosts: Arc<OwnHosts>,
+    allows_any: bool,
     /// Whether pages without an origin of their own (`null`) are allowed: sandboxed frames, local files.
-    opaque: bool,
+    allows_opaque: bool,
     exact: Vec<String>,
     /// Scheme and host of the origins that are allowed with every port.
     any_port: Vec<String>,
@@ -57,38 +57,39 @@ struct CorsPolicy {
     max_age: Option<HeaderValue>,
     /// Header names, separated by commas.
     headers: String,
-    exposed: Option<HeaderValue>,
+    exposed_headers: Option<HeaderValue>,
 }
 
 /// The kind of a request's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OriginKind {
     /// Not from a page.
-    NoPage,
+    NoOrigin,
     /// From a page of the gateway itself.
-    Own,
+    SameOrigin,
     /// From an origin that the config lists, with credentials.
     Listed,
     /// From an origin that only `*` or `null` allows, without credentials.
-    Anyone,
+    Wildcard,
     /// From an origin that is not allowed.
-    Foreign,
+    Disallowed,
 }
 
 impl AllowedOrigins {
     /// Creates the rules of a config for a gateway with these hosts. Without a config no other origin is
     /// allowed.
     pub(crate) fn new(config: Option<&CorsConfig>, own: &Arc<OwnHosts>) -> Self {
-        let mut allowed = CorsPolicy { own: Arc::clone(own), ..CorsPolicy::default() };
+        let mut allowed = CorsPolicy { own_hosts: Arc::clone(own), ..CorsPolicy::default() };
         let Some(config) = config else { return Self(Arc::new(allowed)) };
         allowed.credentials = config.credentials;
         allowed.max_age = config.max_age.map(|age| age.0.as_secs().into());
-        allowed.headers = names(&ALLOWED_HEADERS, &config.headers);
-        allowed.exposed = HeaderValue::try_from(names(&EXPOSED_HEADERS, &config.expose)).ok();
+        allowed.headers = join_header_names(&ALLOWED_HEADERS, &config.headers);
+        allowed.exposed_headers =
+            HeaderValue::try_from(join_header_names(&EXPOSED_HEADERS, &config.expose)).ok();
         for origin in &config.origins {
             match origin.strip_suffix(":*") {
-                _ if origin == "*" => allowed.everyone = true,
-                _ if origin == "null" => allowed.opaque = true,
+                _ if origin == "*" => allowed.allows_any = true,
+                _ if origin == "null" => allowed.allows_opaque = true,
                 Some(host) => allowed.any_port.push(host.to_owned()),
                 None => allowed.exact.push(without_default_port(origin).to_owned()),
             }
@@ -98,43 +99,43 @@ impl AllowedOrigins {
 
     /// Whether no origin is allowed. Only otherwise does the gateway set cross-origin headers itself.
     pub(crate) fn is_empty(&self) -> bool {
-        let CorsPolicy { everyone, opaque, exact, any_port, .. } = &*self.0;
+        let CorsPolicy { allows_any: everyone, allows_opaque: opaque, exact, any_port, .. } = &*self.0;
         !everyone && !opaque && exact.is_empty() && any_port.is_empty()
     }
 
     /// Classifies the request's origin by the rules of this route.
-    pub(crate) fn judge<B>(&self, request: &Request<B>, client: &ClientInfo) -> OriginKind {
+    pub(crate) fn classify<B>(&self, request: &Request<B>, client: &ClientInfo) -> OriginKind {
         let mut origins = request.headers().get_all(header::ORIGIN).iter();
-        let Some(origin) = origins.next() else { return self.judge_unnamed(request, client) };
-        let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return OriginKind::Foreign };
-        let CorsPolicy { everyone, opaque, credentials, .. } = *self.0;
-        let is_listed = self.lists(origin);
-        let own = &self.0.own;
-        let is_own = |host| is_same_host(origin, host, client.is_secure()) && own.contain(host, client);
+        let Some(origin) = origins.next() else { return self.classify_without_origin(request, client) };
+        let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return OriginKind::Disallowed };
+        let CorsPolicy { allows_any: everyone, allows_opaque: opaque, credentials, .. } = *self.0;
+        let is_listed = self.is_listed(origin);
+        let own = &self.0.own_hosts;
+        let is_own = |host| is_same_host(origin, host, client.is_secure()) && own.contains(host, client);
         if host_of(request).is_some_and(is_own) {
-            OriginKind::Own
+            OriginKind::SameOrigin
         } else if is_listed && credentials {
             OriginKind::Listed
         } else if is_listed || everyone || (opaque && origin == "null") {
-            OriginKind::Anyone
+            OriginKind::Wildcard
         } else {
-            OriginKind::Foreign
+            OriginKind::Disallowed
         }
     }
 
     /// Classifies a request without `Origin`. Browsers omit it if a page only embeds the resource, and report
     /// the page's relation in `Sec-Fetch-Site`. They also omit it if a page reads from its own host, which is
     /// the gateway only by a name in its config.
-    fn judge_unnamed<B>(&self, request: &Request<B>, client: &ClientInfo) -> OriginKind {
-        let is_own = || host_of(request).is_some_and(|host| self.0.own.contain(host, client));
+    fn classify_without_origin<B>(&self, request: &Request<B>, client: &ClientInfo) -> OriginKind {
+        let is_own = || host_of(request).is_some_and(|host| self.0.own_hosts.contains(host, client));
         match field_values(request.headers(), &SEC_FETCH_SITE).next().map(HeaderValue::as_bytes) {
-            Some(b"cross-site" | b"same-site") => OriginKind::Foreign,
-            Some(b"same-origin") if is_made_by_page(request.headers()) && !is_own() => OriginKind::Foreign,
-            _ => OriginKind::NoPage,
+            Some(b"cross-site" | b"same-site") => OriginKind::Disallowed,
+            Some(b"same-origin") if is_made_by_page(request.headers()) && !is_own() => OriginKind::Disallowed,
+            _ => OriginKind::NoOrigin,
         }
     }
 
-    fn lists(&self, origin: &str) -> bool {
+    fn is_listed(&self, origin: &str) -> bool {
         let bare =
             origin.rsplit_once(':').filter(|(_, port)| port.bytes().all(|digit| digit.is_ascii_digit()));
         let bare = bare.map_or(origin, |(bare, _)| bare);
@@ -167,27 +168,34 @@ impl AllowedOrigins {
     fn allowed_headers(&self, asked: &HeaderMap) -> String {
         let asked = list_members(asked, &header::ACCESS_CONTROL_REQUEST_HEADERS);
         let asked = asked.filter_map(|name| HeaderName::from_bytes(name).ok());
-        let ours = asked.map(|name| name.as_str().to_owned()).filter(|name| name.starts_with(OURS));
+        let ours =
+            asked.map(|name| name.as_str().to_owned()).filter(|name| name.starts_with(GATEWAY_HEADER_PREFIX));
         let always: Vec<&str> = self.0.headers.split(", ").collect();
-        names(&always, &ours.collect::<Vec<_>>())
+        join_header_names(&always, &ours.collect::<Vec<_>>())
     }
 
     /// Sets the headers that let the page read the response, if it may. The service's own cross-origin
     /// headers are replaced on a route with rules.
-    pub(crate) fn mark(&self, from: OriginKind, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
+    pub(crate) fn set_response_headers(
+        &self,
+        from: OriginKind,
+        origin: Option<&HeaderValue>,
+        headers: &mut HeaderMap,
+    ) {
         if self.is_empty() {
             return;
         }
         headers.remove(header::ACCESS_CONTROL_ALLOW_ORIGIN);
         headers.remove(header::ACCESS_CONTROL_ALLOW_CREDENTIALS);
-        vary(headers, "origin");
-        let (OriginKind::Listed | OriginKind::Anyone, Some(origin)) = (from, origin) else { return };
-        let everyone = (from == OriginKind::Anyone && self.0.everyone).then(|| HeaderValue::from_static("*"));
+        add_vary(headers, "origin");
+        let (OriginKind::Listed | OriginKind::Wildcard, Some(origin)) = (from, origin) else { return };
+        let everyone =
+            (from == OriginKind::Wildcard && self.0.allows_any).then(|| HeaderValue::from_static("*"));
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, everyone.unwrap_or_else(|| origin.clone()));
         if from == OriginKind::Listed {
             headers.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
         }
-        if let Some(exposed) = &self.0.exposed {
+        if let Some(exposed) = &self.0.exposed_headers {
             headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed.clone());
         }
     }
@@ -195,8 +203,8 @@ impl AllowedOrigins {
 
 impl OriginKind {
     /// Whether cookies are forwarded: only from origins that may send credentials.
-    pub(crate) fn keeps_cookies(self) -> bool {
-        matches!(self, Self::NoPage | Self::Own | Self::Listed)
+    pub(crate) fn allows_cookies(self) -> bool {
+        matches!(self, Self::NoOrigin | Self::SameOrigin | Self::Listed)
     }
 
     /// Returns the error for a page that may not use the route.
@@ -259,7 +267,7 @@ fn default_port(scheme: &str) -> &'static str {
 }
 
 /// Joins header names, without duplicates.
-fn names(always: &[&str], more: &[String]) -> String {
+fn join_header_names(always: &[&str], more: &[String]) -> String {
     let mut names: Vec<String> = always.iter().map(|&name| name.to_owned()).collect();
     names.extend(more.iter().map(|name| name.to_ascii_lowercase()));
     let mut seen = std::collections::HashSet::new();

@@ -17,13 +17,13 @@ use crate::config::{ConfigMistake, GatewayConfig};
 ///
 /// # Errors
 /// A mistake for each file that is not an OpenAPI document.
-pub fn read(config: &GatewayConfig) -> Result<RouteDocuments, Vec<ConfigMistake>> {
+pub fn read_documents(config: &GatewayConfig) -> Result<RouteDocuments, Vec<ConfigMistake>> {
     let (mut documents, mut mistakes) = (RouteDocuments::new(), Vec::new());
     for (name, service) in &config.services {
         let Some(file) = &service.openapi else { continue };
         match OpenApiDocument::open(&config.source.folder().join(file)) {
             Ok(document) => {
-                let document = document.relative_to(&served(service));
+                let document = document.relative_to(&base_path(service));
                 documents.insert(name.clone(), Arc::new(document));
             }
             Err(error) => {
@@ -41,7 +41,7 @@ pub fn read(config: &GatewayConfig) -> Result<RouteDocuments, Vec<ConfigMistake>
 }
 
 /// Logs the number of findings in each document.
-pub(crate) fn warn(documents: &RouteDocuments) {
+pub(crate) fn log_findings(documents: &RouteDocuments) {
     for (service, document) in documents.iter().filter(|(_, document)| !document.warnings.is_empty()) {
         let odd = document.warnings.len();
         tracing::warn!(service, odd, "the OpenAPI document has questionable parts; `orfa check` lists them");
@@ -49,7 +49,7 @@ pub(crate) fn warn(documents: &RouteDocuments) {
 }
 
 /// The path of a service's URL.
-fn served(service: &ServiceConfig) -> String {
+fn base_path(service: &ServiceConfig) -> String {
     let url = service.url.as_slice().first().and_then(|url| url.parse::<Uri>().ok());
     url.map(|url| url.path().to_owned()).unwrap_or_default()
 }

@@ -32,20 +32,20 @@ pub enum ShutdownMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainResult {
     /// The number of connections that were cut off at the timeout.
-    pub cut_off: usize,
+    pub cut_off_connections: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum DrainPhase {
     Serving,
     Draining,
-    Over,
+    Stopped,
 }
 
 /// The shutdown signal for connections, and their number.
 pub(crate) struct DrainSignal {
     phase: watch::Sender<DrainPhase>,
-    open: Arc<()>,
+    open_connections: Arc<()>,
 }
 
 /// A token that counts a connection while it exists.
@@ -53,7 +53,10 @@ pub(crate) type OpenConnectionToken = Arc<()>;
 
 impl DrainSignal {
     pub(crate) fn new() -> Self {
-        Self { phase: watch::Sender::new(DrainPhase::Serving), open: OpenConnectionToken::default() }
+        Self {
+            phase: watch::Sender::new(DrainPhase::Serving),
+            open_connections: OpenConnectionToken::default(),
+        }
     }
 
     /// Subscribes a connection to the phases of the shutdown.
@@ -62,12 +65,12 @@ impl DrainSignal {
     }
 
     /// Counts another connection.
-    pub(crate) fn open(&self) -> OpenConnectionToken {
-        Arc::clone(&self.open)
+    pub(crate) fn count_connection(&self) -> OpenConnectionToken {
+        Arc::clone(&self.open_connections)
     }
 
-    fn connections(&self) -> usize {
-        Arc::strong_count(&self.open) - 1
+    fn connection_count(&self) -> usize {
+        Arc::strong_count(&self.open_connections) - 1
     }
 }
 
@@ -92,21 +95,21 @@ pub(crate) async fn drain(
             accepting.await;
         }
     }
-    end(ending, config.timeout.0).await
+    wait_for_connections(ending, config.timeout.0).await
 }
 
 /// Waits for the remaining connections, and cuts them off at the timeout.
-async fn end(ending: &DrainSignal, time: Duration) -> DrainResult {
-    tracing::info!(connections = ending.connections(), "draining");
+async fn wait_for_connections(ending: &DrainSignal, time: Duration) -> DrainResult {
+    tracing::info!(connections = ending.connection_count(), "draining");
     let _ = timeout(time, ending.phase.closed()).await;
-    cut_off(ending).await
+    abort_connections(ending).await
 }
 
 /// Cuts off the remaining connections.
-pub(crate) async fn cut_off(ending: &DrainSignal) -> DrainResult {
-    let cut_off = ending.connections();
-    ending.phase.send_replace(DrainPhase::Over);
+pub(crate) async fn abort_connections(ending: &DrainSignal) -> DrainResult {
+    let cut_off = ending.connection_count();
+    ending.phase.send_replace(DrainPhase::Stopped);
     ending.phase.closed().await;
     tracing::info!(cut_off, "stopped");
-    DrainResult { cut_off }
+    DrainResult { cut_off_connections: cut_off }
 }

@@ -65,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    fn written(text: &str) -> String {
+    fn escaped_line(text: &str) -> String {
         let mut writer = EscapingWriter(Vec::new());
         writer.write_all(text.as_bytes()).unwrap();
         String::from_utf8(writer.0).unwrap()
@@ -73,13 +73,13 @@ mod tests {
 
     #[test]
     fn escapes_terminal_controls_in_log_lines() {
-        assert_eq!(written("caf\u{e9} \u{9b}2J\u{202e}\n"), "caf\u{e9} \\u009b2J\\u202e\n");
+        assert_eq!(escaped_line("caf\u{e9} \u{9b}2J\u{202e}\n"), "caf\u{e9} \\u009b2J\\u202e\n");
     }
 
     proptest! {
         #[test]
         fn escaped_json_keeps_its_meaning(text in any::<String>()) {
-            let line = written(&serde_json::to_string(&text).unwrap());
+            let line = escaped_line(&serde_json::to_string(&text).unwrap());
             prop_assert!(!line.chars().any(is_control));
             prop_assert!(!line.chars().any(char::is_control));
             prop_assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);

@@ -12,7 +12,7 @@ use crate::client::ClientInfo;
 use crate::config::{self, CorsConfig};
 use crate::cors::{self, AllowedOrigins};
 use crate::identity::{IdentityProviders, KeySet};
-use crate::trusted::{TrustedProxies, network};
+use crate::trusted::{TrustedProxies, parse_network};
 
 #[test]
 fn every_config_is_read_or_has_described_mistakes() {
@@ -92,17 +92,21 @@ fn never_allows_unlisted_origins() {
     ::fuzz::check(words, |text: &[u8]| {
         let Ok(text) = std::str::from_utf8(text) else { return };
         let (pattern, origin) = text.split_at(text.floor_char_boundary(text.len() / 2));
-        let _ = cors::config::is_pattern(text);
+        let _ = cors::config::is_origin_pattern(text);
         let request =
             Request::get("/").header(header::HOST, "gateway.example").header(header::ORIGIN, origin);
         let Ok(request) = request.body(()) else { return };
-        if !cors::config::is_pattern(pattern) || pattern.contains('*') || pattern == "null" {
+        if !cors::config::is_origin_pattern(pattern) || pattern.contains('*') || pattern == "null" {
             return;
         }
         let client = ClientInfo::for_tests();
-        let origins = AllowedOrigins::new(Some(&CorsConfig::of([pattern])), &Arc::default());
+        let origins = AllowedOrigins::new(Some(&CorsConfig::with_origins([pattern])), &Arc::default());
         let mut headers = HeaderMap::new();
-        origins.mark(origins.judge(&request, &client), request.headers().get(header::ORIGIN), &mut headers);
+        origins.set_response_headers(
+            origins.classify(&request, &client),
+            request.headers().get(header::ORIGIN),
+            &mut headers,
+        );
         let bare = |text: &str| text.trim_end_matches(":80").trim_end_matches(":443").to_ascii_lowercase();
         let allowed = headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN);
         assert!(!allowed || bare(pattern) == bare(origin), "{origin} by {pattern}");
@@ -139,7 +143,7 @@ fn key_set_is_parsed_or_rejected_without_shared_secrets() {
         "[",
         "\\u0000",
     ];
-    ::fuzz::check(words, |text: &[u8]| match KeySet::read(text, &[ES256, EdDSA, HS256, PS256, RS256]) {
+    ::fuzz::check(words, |text: &[u8]| match KeySet::parse(text, &[ES256, EdDSA, HS256, PS256, RS256]) {
         Ok(keys) => assert!(keys.find(None, HS256).is_err(), "anybody may read a key set"),
         Err(reason) => assert!(!reason.is_empty()),
     });
@@ -222,15 +226,15 @@ fn ignores_forwarding_headers_of_untrusted_peers() {
     let networks = ["10.0.0.0/8".to_owned(), "2001:db8::1".to_owned()];
     let [stranger, proxy] = ["192.0.2.1", "10.0.0.1"].map(|text| text.parse().unwrap());
     ::fuzz::run("forwarded_headers", words, |text: &[u8]| {
-        let _ = std::str::from_utf8(text).ok().and_then(network);
+        let _ = std::str::from_utf8(text).ok().and_then(parse_network);
         let Ok(value) = HeaderValue::from_bytes(text) else { return };
         for name in ["forwarded", "x-forwarded-for"] {
             let trusted = TrustedProxies::new(&networks, name);
             let mut request = Request::new(());
             request.headers_mut().insert(name, value.clone());
-            assert_eq!(trusted.client(stranger, false, request.headers()), None);
-            let client = trusted.client(proxy, false, request.headers()).expect("a trusted peer");
-            trusted.write(&client, &mut request);
+            assert_eq!(trusted.proxied_client(stranger, false, request.headers()), None);
+            let client = trusted.proxied_client(proxy, false, request.headers()).expect("a trusted peer");
+            trusted.write_forwarded(&client, &mut request);
         }
     });
 }

@@ -23,11 +23,11 @@ use crate::trace::RequestTracer;
 /// A gateway that is ready to serve. Clones are handles of the same gateway.
 #[derive(Clone)]
 pub struct Gateway {
-    pub(crate) current: Arc<ActiveConfig>,
+    pub(crate) active_config: Arc<ActiveConfig>,
     pub(crate) reloads: Arc<ReloadShared>,
-    pub(crate) fixed: Arc<StartupConfig>,
+    pub(crate) startup_config: Arc<StartupConfig>,
     /// Serialises reloads.
-    pub(crate) reloading: Arc<Mutex<()>>,
+    pub(crate) reload_lock: Arc<Mutex<()>>,
 }
 
 /// The parts of the initial config that later ones can't change.
@@ -48,10 +48,10 @@ impl Gateway {
     pub fn build(config: GatewayConfig) -> Result<Self, BuildError> {
         let life = RequestPipeline::build(&config, None)?;
         Ok(Self {
-            current: Arc::new(ActiveConfig::new(life)),
+            active_config: Arc::new(ActiveConfig::new(life)),
             reloads: Arc::new(ReloadShared::new(config.source.digest().to_owned())),
-            fixed: Arc::new(StartupConfig::new(config)),
-            reloading: Arc::default(),
+            startup_config: Arc::new(StartupConfig::new(config)),
+            reload_lock: Arc::default(),
         })
     }
 
@@ -61,32 +61,32 @@ impl Gateway {
     /// If its thread can't be started.
     pub fn log_to(self, sink: Box<dyn Write + Send>) -> Result<Self, BuildError> {
         let log = Arc::new(LogWriter::new(sink)?);
-        self.current.put_audience(|audience| audience.log = Some(log));
+        self.active_config.update_telemetry(|audience| audience.log = Some(log));
         Ok(self)
     }
 
     /// Calls `watch` for every request, after the last byte of its response. It must not block.
     #[must_use]
     pub fn on_request(self, watch: impl Fn(CompletedRequest) + Send + Sync + 'static) -> Self {
-        self.current.put_audience(|audience| audience.watch = Some(Arc::new(watch)));
+        self.active_config.update_telemetry(|audience| audience.observer = Some(Arc::new(watch)));
         self
     }
 
     /// The readiness state.
     #[must_use]
     pub fn readiness(&self) -> &Arc<Readiness> {
-        &self.current.readiness
+        &self.active_config.readiness
     }
 
     /// The reason why `/readyz` reports that the gateway isn't ready: a keyword and details. Scripts have to
     /// have been activated once, and GraphQL services have to have delivered their schemas. A worker that is
     /// lost later is replaced and doesn't affect readiness.
-    pub(crate) fn unready(&self) -> Option<(&'static str, String)> {
+    pub(crate) fn unready_reason(&self) -> Option<(&'static str, String)> {
         match self.readiness().state() {
             LifecycleState::Starting => Some(("starting", "the gateway does not listen yet".to_owned())),
             LifecycleState::Draining => Some(("draining", "the gateway is shutting down".to_owned())),
             LifecycleState::Ready => {
-                let life = self.current.life();
+                let life = self.active_config.pipeline();
                 let mut waiting = life
                     .routes
                     .scripts()
@@ -124,7 +124,7 @@ impl Gateway {
     /// # Errors
     /// For the first address that is neither among them nor available.
     pub fn adopt(&self, present: &mut Vec<Listener>) -> Result<ListenerSet, BindError> {
-        ListenerSet::adopt(self.fixed.listen.addresses(), present)
+        ListenerSet::adopt(self.startup_config.listen.addresses(), present)
     }
 
     /// Binds the admin address, or adopts its listening socket. Returns `None` if the config disables it, or
@@ -133,7 +133,7 @@ impl Gateway {
     /// # Errors
     /// If the address in the config is in use or not local.
     pub fn adopt_admin(&self, present: &mut Vec<Listener>) -> Result<Option<Listener>, BindError> {
-        let named = self.fixed.admin.as_ref().map(AdminConfig::address);
+        let named = self.startup_config.admin.as_ref().map(AdminConfig::address);
         let address = Some(named.unwrap_or(GatewayConfig::DEFAULT_ADMIN))
             .filter(|named| *named != GatewayConfig::ADMIN_OFF);
         match ListenerSet::adopt(address, present) {
@@ -148,8 +148,8 @@ impl Gateway {
 
     /// The configured host names of the gateway, which the admin listener serves too.
     pub(crate) fn admin_hosts(&self) -> HostNames {
-        let own = self.fixed.admin.as_ref().map_or(&[][..], AdminConfig::hosts);
-        HostNames::new(own.iter().chain(self.fixed.listen.hosts()))
+        let own = self.startup_config.admin.as_ref().map_or(&[][..], AdminConfig::hosts);
+        HostNames::new(own.iter().chain(self.startup_config.listen.hosts()))
     }
 
     /// Activates another config, and returns the names of changed fields that need a restart. It takes as
@@ -158,22 +158,22 @@ impl Gateway {
     /// # Errors
     /// Like [`Gateway::build`]; the previous config then stays active.
     pub fn reload(&self, config: &GatewayConfig) -> Result<Vec<&'static str>, BuildError> {
-        let _turn = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let life = RequestPipeline::build(config, Some(&self.current.life()))
-            .inspect_err(|_| self.reloads.fail())?;
-        self.current.put(life);
-        self.reloads.succeed(config.source.digest());
-        Ok(self.fixed.changed(config))
+        let _turn = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let life = RequestPipeline::build(config, Some(&self.active_config.pipeline()))
+            .inspect_err(|_| self.reloads.record_failure())?;
+        self.active_config.replace_pipeline(life);
+        self.reloads.record_success(config.source.digest());
+        Ok(self.startup_config.changed_fields(config))
     }
 
     /// Records that a config could not be read.
-    pub fn not_reloaded(&self) {
-        self.reloads.fail();
+    pub fn note_reload_failed(&self) {
+        self.reloads.record_failure();
     }
 
     /// Cuts off requests in flight: at once if the gateway is draining, or else when it begins to.
-    pub fn cut_off(&self) {
-        self.current.cut.notify_one();
+    pub fn abort_requests(&self) {
+        self.active_config.abort_signal.notify_one();
     }
 
     /// Serves until `stop` completes, then drains. Returns when the access log is written.
@@ -186,11 +186,11 @@ impl Gateway {
         for address in listeners.addresses() {
             tracing::info!(%address, "listening");
         }
-        self.current.life().start();
-        tokio::spawn(self.current.life().shed.watch());
-        let drained = server::serve(Arc::clone(&self.current), listeners, stop).await;
-        self.current.finish_scripts().await;
-        self.current.life().audience.finish().await;
+        self.active_config.pipeline().start();
+        tokio::spawn(self.active_config.pipeline().load_shedder.run_probe());
+        let drained = server::serve(Arc::clone(&self.active_config), listeners, stop).await;
+        self.active_config.finish_scripts().await;
+        self.active_config.pipeline().telemetry.finish().await;
         drained
     }
 }
@@ -202,7 +202,7 @@ impl StartupConfig {
     }
 
     /// The fields that differ in a config.
-    pub(crate) fn changed(&self, config: &GatewayConfig) -> Vec<&'static str> {
+    pub(crate) fn changed_fields(&self, config: &GatewayConfig) -> Vec<&'static str> {
         let fields = [
             ("listen", self.listen.addresses().ne(config.listen.addresses())),
             ("admin", self.admin != config.admin),
@@ -216,8 +216,11 @@ impl StartupConfig {
 
 /// Creates the telemetry of a config. The access log is reused while configs enable it.
 impl Telemetry {
-    pub(crate) fn of(config: &GatewayConfig, previous: Option<&RequestPipeline>) -> io::Result<Self> {
-        let mut audience = previous.map(|life| (*life.audience).clone()).unwrap_or_default();
+    pub(crate) fn from_config(
+        config: &GatewayConfig,
+        previous: Option<&RequestPipeline>,
+    ) -> io::Result<Self> {
+        let mut audience = previous.map(|life| (*life.telemetry).clone()).unwrap_or_default();
         if !config.log.access {
             audience.log = None;
         } else if audience.log.is_none() {
@@ -225,7 +228,7 @@ impl Telemetry {
         }
         let kept = audience.tracer.take();
         audience.tracer = config.traces.as_ref().and_then(|traces| {
-            let kept = kept.filter(|tracer| tracer.is_of(traces));
+            let kept = kept.filter(|tracer| tracer.has_config(traces));
             kept.or_else(|| RequestTracer::new(traces, Arc::clone(&audience.metrics.spans)).map(Arc::new))
         });
         Ok(audience)

@@ -17,8 +17,10 @@ use json::pointer::append_step;
 use offload::OffloadPool;
 use services::ServiceSet;
 
-use crate::build::{add, mistakes, pool};
-use crate::config::{ConfigMistake, FieldPositions, GatewayConfig, beside, read_file, read_long_file};
+use crate::build::{add_mistakes, config_mistakes, start_offload_pool};
+use crate::config::{
+    ConfigMistake, FieldPositions, GatewayConfig, companion_files, read_file, read_long_file,
+};
 use crate::documents;
 
 /// The inputs of GraphQL routes besides the config.
@@ -43,7 +45,7 @@ struct GraphqlRouteFiles {
     route: usize,
     links: Option<(SchemaDeclarations, FieldPositions)>,
     supergraph: Option<(Box<str>, Arc<str>)>,
-    listed: Vec<DocumentFile>,
+    document_files: Vec<DocumentFile>,
 }
 
 /// A GraphQL route of a config, built for inspection without a gateway.
@@ -54,21 +56,21 @@ pub struct InspectableGraphqlRoute {
     pub graphql: GraphqlRoute,
     /// The route's index, and the files of all routes.
     route: usize,
-    read: Arc<GraphqlInputs>,
+    inputs: Arc<GraphqlInputs>,
 }
 
 /// Reads the files that a config names for GraphQL.
 ///
 /// # Errors
 /// A mistake for each file that can't be read, and all mistakes within the others.
-pub(crate) fn read(config: &GatewayConfig) -> Result<GraphqlInputs, Vec<ConfigMistake>> {
+pub(crate) fn read_inputs(config: &GatewayConfig) -> Result<GraphqlInputs, Vec<ConfigMistake>> {
     let mut wrong = Vec::new();
-    let remotes = remotes(config, &mut wrong);
+    let remotes = read_remote_services(config, &mut wrong);
     let mut routes = Vec::new();
-    for (route, graphql) in routes_of(config) {
-        match files(config, route, graphql) {
+    for (route, graphql) in graphql_routes(config) {
+        match read_route_files(config, route, graphql) {
             Ok(files) => routes.push(files),
-            Err(mistakes) => add(&mut wrong, mistakes),
+            Err(mistakes) => add_mistakes(&mut wrong, mistakes),
         }
     }
     if wrong.is_empty() { Ok(GraphqlInputs { remotes, routes }) } else { Err(wrong) }
@@ -79,21 +81,22 @@ pub(crate) fn read(config: &GatewayConfig) -> Result<GraphqlInputs, Vec<ConfigMi
 ///
 /// # Errors
 /// All mistakes in the routes, the services and their documents.
-pub fn made(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {
+pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {
     let source = &config.source;
     let services = ServiceSet::load(&config.services, source.folder());
-    let services = services.map_err(|problems| mistakes(source, "/services", problems))?;
-    let (documents, read, schemas) = (documents::read(config)?, Arc::new(read(config)?), Arc::default());
-    let (documents, schemas, offload) = (&documents, &schemas, &pool(config)?);
+    let services = services.map_err(|problems| config_mistakes(source, "/services", problems))?;
+    let (documents, read, schemas) =
+        (documents::read_documents(config)?, Arc::new(read_inputs(config)?), Arc::default());
+    let (documents, schemas, offload) = (&documents, &schemas, &start_offload_pool(config)?);
     let shared = SharedGraphqlState { source, services: &services, documents, schemas, offload };
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
-    for (route, graphql) in routes_of(config) {
-        match read.graphql(route, graphql, &shared) {
+    for (route, graphql) in graphql_routes(config) {
+        match read.build_route(route, graphql, &shared) {
             Ok(graphql) => {
                 let path = config.routes.get(route).map(|route| route.path.clone()).unwrap_or_default();
-                all.push(InspectableGraphqlRoute { path, graphql, route, read: Arc::clone(&read) });
+                all.push(InspectableGraphqlRoute { path, graphql, route, inputs: Arc::clone(&read) });
             }
-            Err(mistakes) => add(&mut wrong, mistakes),
+            Err(mistakes) => add_mistakes(&mut wrong, mistakes),
         }
     }
     if wrong.is_empty() { Ok(all) } else { Err(wrong) }
@@ -103,18 +106,20 @@ pub fn made(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<
 ///
 /// # Errors
 /// The mistakes of [`made`], and a schema that can't be fetched.
-pub async fn ready(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {
-    let (all, mut wrong) = (made(config)?, Vec::new());
+pub async fn fetch_inspectable(
+    config: &GatewayConfig,
+) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {
+    let (all, mut wrong) = (build_inspectable(config)?, Vec::new());
     for ready in &all {
         if let Err(unsettled) = ready.graphql.fetch_schemas().await {
-            add(&mut wrong, ready.read.unsettled(&config.source, ready.route, unsettled));
+            add_mistakes(&mut wrong, ready.inputs.settle_mistakes(&config.source, ready.route, unsettled));
         }
     }
     if wrong.is_empty() { Ok(all) } else { Err(wrong) }
 }
 
 /// Logs the schemas that omit parts of their services' responses.
-pub(crate) fn warn(path: &str, graphql: &GraphqlRoute) {
+pub(crate) fn log_findings(path: &str, graphql: &GraphqlRoute) {
     let lacks = graphql.warnings().len();
     if lacks > 0 {
         tracing::warn!(
@@ -130,7 +135,7 @@ impl GraphqlInputs {
     ///
     /// # Errors
     /// All mistakes in its schema.
-    pub(crate) fn graphql(
+    pub(crate) fn build_route(
         &self,
         route: usize,
         config: &GraphqlConfig,
@@ -144,15 +149,15 @@ impl GraphqlInputs {
             remotes: &self.remotes,
             links: files.and_then(|files| files.links.as_ref()).map(|(links, _)| links.clone()),
             supergraph: files.and_then(|files| files.supergraph.clone()),
-            document_files: files.map(|files| files.listed.clone()).unwrap_or_default(),
+            document_files: files.map(|files| files.document_files.clone()).unwrap_or_default(),
             schemas,
             offload,
         };
-        GraphqlRoute::new(config, ground).map_err(|wrong| self.told(source, route, wrong))
+        GraphqlRoute::new(config, ground).map_err(|wrong| self.config_mistakes(source, route, wrong))
     }
 
     /// Maps mistakes in a route's schema to positions in the files.
-    fn told(
+    fn config_mistakes(
         &self,
         source: &FieldPositions,
         route: usize,
@@ -187,14 +192,14 @@ impl GraphqlInputs {
         told
     }
 
-    fn unsettled(
+    fn settle_mistakes(
         &self,
         source: &FieldPositions,
         route: usize,
         unsettled: graphql::SchemaUnavailable,
     ) -> Vec<ConfigMistake> {
         match unsettled {
-            graphql::SchemaUnavailable::Mistakes(wrong) => self.told(source, route, wrong),
+            graphql::SchemaUnavailable::Mistakes(wrong) => self.config_mistakes(source, route, wrong),
             graphql::SchemaUnavailable::Service(name, why) => {
                 let pointer = format!("{}/graphql", append_step("/services", &name));
                 let message = format!("the schema of the service `{name}` can't be fetched: {why}");
@@ -208,42 +213,42 @@ impl GraphqlInputs {
 /// The files that GraphQL routes and services name, to be watched, and their folders, since new documents may
 /// be added.
 #[must_use]
-pub fn watched(config: &GatewayConfig) -> Vec<PathBuf> {
+pub fn watched_files(config: &GatewayConfig) -> Vec<PathBuf> {
     let folder = config.source.folder();
     let schemas = config.services.values().filter_map(|service| service.graphql.as_ref()?.schema.as_ref());
     let mut files: Vec<PathBuf> = schemas.map(|schema| folder.join(schema)).collect();
-    for (_, graphql) in routes_of(config) {
+    for (_, graphql) in graphql_routes(config) {
         files.extend(graphql.supergraph.iter().map(|file| folder.join(file)));
-        files.extend(graphql.links.iter().flat_map(|file| beside::files(&folder.join(file))));
+        files.extend(graphql.links.iter().flat_map(|file| companion_files::list_files(&folder.join(file))));
         if let Some(pattern) = graphql.documents() {
             files.extend(folder.join(pattern).parent().map(Path::to_path_buf));
-            files.extend(matching(folder, pattern).unwrap_or_default());
+            files.extend(matching_files(folder, pattern).unwrap_or_default());
         }
     }
     files
 }
 
-fn routes_of(config: &GatewayConfig) -> impl Iterator<Item = (usize, &GraphqlConfig)> {
+fn graphql_routes(config: &GatewayConfig) -> impl Iterator<Item = (usize, &GraphqlConfig)> {
     let routes = config.routes.iter().enumerate();
     routes.filter_map(|(index, route)| Some((index, route.graphql.as_ref()?)))
 }
 
 /// The services that provide GraphQL, with the text of their schemas.
-fn remotes(config: &GatewayConfig, wrong: &mut Vec<ConfigMistake>) -> RemoteServices {
+fn read_remote_services(config: &GatewayConfig, wrong: &mut Vec<ConfigMistake>) -> RemoteServices {
     let mut remotes = BTreeMap::new();
     for (name, service) in &config.services {
         let Some(graphql) = &service.graphql else { continue };
         let schema = graphql.schema.as_ref().and_then(|schema| {
             let pointer = format!("{}/graphql/schema", append_step("/services", name));
             let hint = "name a file in GraphQL's schema definition language, relative to the config; or leave it out";
-            text(config, schema.as_ref(), &pointer, "schema", hint).map_err(|mistake| wrong.push(mistake)).ok()
+            read_text_file(config, schema.as_ref(), &pointer, "schema", hint).map_err(|mistake| wrong.push(mistake)).ok()
         });
         remotes.insert(name.clone(), RemoteService { config: graphql.clone(), schema });
     }
     remotes
 }
 
-fn files(
+fn read_route_files(
     config: &GatewayConfig,
     route: usize,
     graphql: &GraphqlConfig,
@@ -257,18 +262,18 @@ fn files(
             let hint = "name a file in YAML, relative to the config".to_owned();
             vec![config.source.mistake(&format!("{pointer}/links"), message, Some(hint))]
         })?;
-        beside::read(&text, &whole, &[])
+        companion_files::read_companion(&text, &whole, &[])
     });
     let supergraph = graphql.supergraph.as_ref().map(|file| {
         let hint = "name a supergraph, relative to the config";
-        let text = text(config, file, &format!("{pointer}/supergraph"), "supergraph", hint);
+        let text = read_text_file(config, file, &format!("{pointer}/supergraph"), "supergraph", hint);
         Ok::<_, Vec<ConfigMistake>>((
             file.display().to_string().into(),
             text.map_err(|mistake| vec![mistake])?,
         ))
     });
     let listed = graphql.documents().map(|pattern| {
-        listed(folder, pattern).map_err(|message| {
+        read_document_files(folder, pattern).map_err(|message| {
             let hint = "name files by a pattern, relative to the config: `./documents/*.graphql`".to_owned();
             vec![config.source.mistake(&format!("{pointer}/documents"), message, Some(hint))]
         })
@@ -277,11 +282,11 @@ fn files(
         route,
         links: links.transpose()?,
         supergraph: supergraph.transpose()?,
-        listed: listed.transpose()?.unwrap_or_default(),
+        document_files: listed.transpose()?.unwrap_or_default(),
     })
 }
 
-fn text(
+fn read_text_file(
     config: &GatewayConfig,
     file: &Path,
     pointer: &str,
@@ -296,9 +301,9 @@ fn text(
 }
 
 /// The operator's documents. Each has a unique name.
-fn listed(folder: &Path, pattern: &str) -> Result<Vec<DocumentFile>, String> {
+fn read_document_files(folder: &Path, pattern: &str) -> Result<Vec<DocumentFile>, String> {
     let mut listed: Vec<DocumentFile> = Vec::new();
-    for file in matching(folder, pattern)? {
+    for file in matching_files(folder, pattern)? {
         let shown = file.strip_prefix(folder).unwrap_or(&file).display().to_string();
         let text =
             read_file(&file).map_err(|error| format!("the document {shown} can't be read: {error}"))?;
@@ -312,7 +317,7 @@ fn listed(folder: &Path, pattern: &str) -> Result<Vec<DocumentFile>, String> {
 }
 
 /// Returns the files that match a pattern, in the order of their names.
-fn matching(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+fn matching_files(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     // The folder's own name isn't a pattern.
     let folder = glob::Pattern::escape(&folder.to_string_lossy());
     let found = glob::glob(&Path::new(&folder).join(pattern).to_string_lossy())

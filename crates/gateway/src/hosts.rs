@@ -28,7 +28,7 @@ enum NormalizedHost {
     /// In lower case, without a trailing dot.
     Name(String),
     /// All subdomains: names that end with this suffix, which begins with a dot.
-    Below(String),
+    Subdomains(String),
     Address(IpAddr),
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct OwnHosts {
     names: HostNames,
     addresses: Vec<IpAddr>,
     /// Whether some listener is bound to all addresses of the machine.
-    has_all: bool,
+    has_wildcard_listener: bool,
 }
 
 impl HostNames {
     /// Creates the set from the patterns of a config, which have been checked.
     pub(crate) fn new<'a>(patterns: impl IntoIterator<Item = &'a String>) -> Self {
-        Self(patterns.into_iter().filter_map(|text| HostPattern::read(text).ok()).collect())
+        Self(patterns.into_iter().filter_map(|text| HostPattern::parse(text).ok()).collect())
     }
 
     /// Whether the set is empty, which means that every host is served.
@@ -53,8 +53,8 @@ impl HostNames {
     }
 
     /// Whether the set contains a request's host, with an optional port. The default is the scheme's port.
-    pub(crate) fn contain(&self, host: &str, is_secure: bool) -> bool {
-        let Some((host, port)) = NormalizedHost::read(host) else { return false };
+    pub(crate) fn contains(&self, host: &str, is_secure: bool) -> bool {
+        let Some((host, port)) = NormalizedHost::parse(host) else { return false };
         let port = port.unwrap_or(if is_secure { 443 } else { 80 });
         self.0
             .iter()
@@ -63,15 +63,15 @@ impl HostNames {
 }
 
 impl HostPattern {
-    fn read(text: &str) -> Result<Self, &'static str> {
+    fn parse(text: &str) -> Result<Self, &'static str> {
         let (below, rest) = match text.strip_prefix("*.") {
             Some(rest) => (true, rest),
             None => (false, text),
         };
         let (host, port) =
-            NormalizedHost::read(rest).ok_or("it is neither a name nor an address with an optional port")?;
+            NormalizedHost::parse(rest).ok_or("it is neither a name nor an address with an optional port")?;
         let host = match host {
-            NormalizedHost::Name(name) if below => NormalizedHost::Below(format!(".{name}")),
+            NormalizedHost::Name(name) if below => NormalizedHost::Subdomains(format!(".{name}")),
             NormalizedHost::Address(_) if below => return Err("a `*` has to precede a name"),
             host => host,
         };
@@ -83,13 +83,13 @@ impl HostPattern {
 ///
 /// # Errors
 /// The reason why it is invalid.
-pub(crate) fn check(text: &str) -> Result<(), &'static str> {
-    HostPattern::read(text).map(drop)
+pub(crate) fn check_pattern(text: &str) -> Result<(), &'static str> {
+    HostPattern::parse(text).map(drop)
 }
 
 impl NormalizedHost {
     /// Parses a host and its port; `None` if it is neither a name nor an address.
-    fn read(text: &str) -> Option<(Self, Option<u16>)> {
+    fn parse(text: &str) -> Option<(Self, Option<u16>)> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
             _ => (text, None),
@@ -115,7 +115,7 @@ impl NormalizedHost {
 
     fn covers(&self, host: &Self) -> bool {
         match (self, host) {
-            (Self::Below(below), Self::Name(name)) => {
+            (Self::Subdomains(below), Self::Name(name)) => {
                 name.ends_with(below.as_str()) && name.len() > below.len()
             }
             (own, host) => own == host,
@@ -127,15 +127,15 @@ impl NormalizedHost {
         match self {
             Self::Name(name) => name == "localhost" || name.ends_with(".localhost"),
             Self::Address(address) => address.is_loopback(),
-            Self::Below(_) => false,
+            Self::Subdomains(_) => false,
         }
     }
 }
 
 /// Whether a host, with an optional port, is an IP address or a local name: a page can't acquire one by DNS
 /// rebinding.
-pub(crate) fn is_beyond_rebinding(host: &str) -> bool {
-    NormalizedHost::read(host)
+pub(crate) fn is_rebinding_safe(host: &str) -> bool {
+    NormalizedHost::parse(host)
         .is_some_and(|(host, _)| host.is_local() || matches!(host, NormalizedHost::Address(_)))
 }
 
@@ -145,25 +145,25 @@ impl OwnHosts {
         let addresses = listen.addresses().filter_map(|address| address.parse::<SocketAddr>().ok());
         let (all, addresses): (Vec<IpAddr>, Vec<IpAddr>) =
             addresses.map(|address| address.ip().to_canonical()).partition(IpAddr::is_unspecified);
-        Self { names: HostNames::new(listen.hosts()), addresses, has_all: !all.is_empty() }
+        Self { names: HostNames::new(listen.hosts()), addresses, has_wildcard_listener: !all.is_empty() }
     }
 
     /// Whether a host that this client requested is the gateway itself.
-    pub(crate) fn contain(&self, host: &str, client: &ClientInfo) -> bool {
-        let Some((bare, _)) = NormalizedHost::read(host) else { return false };
+    pub(crate) fn contains(&self, host: &str, client: &ClientInfo) -> bool {
+        let Some((bare, _)) = NormalizedHost::parse(host) else { return false };
         let is_reached = || match &bare {
             // The address on which it was reached, if a listener is bound to all addresses.
             NormalizedHost::Address(address) => {
-                let local = client.local().map(|local| local.ip().to_canonical());
-                self.addresses.contains(address) || (self.has_all && local == Some(*address))
+                let local = client.local_address().map(|local| local.ip().to_canonical());
+                self.addresses.contains(address) || (self.has_wildcard_listener && local == Some(*address))
             }
             // A browser uses TLS only if the certificate contains the name.
             NormalizedHost::Name(name) => {
                 client.server_name().is_some_and(|asked| asked.eq_ignore_ascii_case(name))
             }
-            NormalizedHost::Below(_) => false,
+            NormalizedHost::Subdomains(_) => false,
         };
-        bare.is_local() || self.names.contain(host, client.is_secure()) || is_reached()
+        bare.is_local() || self.names.contains(host, client.is_secure()) || is_reached()
     }
 }
 
@@ -171,9 +171,9 @@ impl OwnHosts {
 mod tests {
     use super::*;
 
-    fn names(patterns: &[&str]) -> HostNames {
+    fn host_names(patterns: &[&str]) -> HostNames {
         let patterns: Vec<String> = patterns.iter().map(|text| (*text).to_owned()).collect();
-        assert!(patterns.iter().all(|text| check(text).is_ok()), "{patterns:?}");
+        assert!(patterns.iter().all(|text| check_pattern(text).is_ok()), "{patterns:?}");
         HostNames::new(&patterns)
     }
 
@@ -208,13 +208,13 @@ mod tests {
             ("[2001:DB8::1]", &["[2001:db8::1]", "[2001:db8:0::1]:80"], &["2001:db8::1", "[2001:db8::2]"]),
             ("[2001:db8::1]:443", &["[2001:db8::1]:443"], &["[2001:db8::1]"]),
         ] {
-            let names = names(&[pattern]);
-            known.iter().for_each(|host| assert!(names.contain(host, false), "{pattern} knows {host}"));
+            let names = host_names(&[pattern]);
+            known.iter().for_each(|host| assert!(names.contains(host, false), "{pattern} knows {host}"));
             unknown
                 .iter()
-                .for_each(|host| assert!(!names.contain(host, false), "{pattern} does not know {host}"));
+                .for_each(|host| assert!(!names.contains(host, false), "{pattern} does not know {host}"));
         }
-        assert!(names(&["shop.example:443"]).contain("shop.example", true));
+        assert!(host_names(&["shop.example:443"]).contains("shop.example", true));
     }
 
     #[test]
@@ -234,7 +234,7 @@ mod tests {
             "*a.example",
             "a..b",
         ] {
-            assert!(check(text).is_err(), "{text:?}");
+            assert!(check_pattern(text).is_err(), "{text:?}");
         }
     }
 }

@@ -26,7 +26,7 @@ use std::time::SystemTime;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use services::{CallerId, GatewayClient};
 
-pub(crate) use certificates::{CertificateName, is_text};
+pub(crate) use certificates::{CertificateName, is_common_name};
 use config::{CallerConfig, CallerConfigs, JwtConfig, SignatureAlgorithm, is_url};
 pub(crate) use jwks::KeySet;
 use jwks::{JwksLocation, JwksSource};
@@ -47,9 +47,9 @@ pub(crate) struct Principal {
 
 /// The configured ways to identify callers.
 pub(crate) struct IdentityProviders {
-    nobody: Arc<Principal>,
+    anonymous: Arc<Principal>,
     /// The header that carries keys, if any caller has a key.
-    key: Option<HeaderName>,
+    key_header: Option<HeaderName>,
     keys: ApiKeys,
     tokens: Option<TokenVerifier>,
     /// Callers by the names in their certificates.
@@ -68,20 +68,20 @@ impl IdentityProviders {
         let who: HashMap<&str, Arc<Principal>> = config
             .callers
             .iter()
-            .map(|(name, caller)| (name.as_str(), Arc::new(named(name, caller))))
+            .map(|(name, caller)| (name.as_str(), Arc::new(named_principal(name, caller))))
             .collect();
         let known = |name: &str| who.get(name).map(Arc::clone);
         let subjects = config.callers.iter();
         let subjects = subjects.filter_map(|(name, caller)| Some((caller.subject.clone()?, known(name)?)));
         let certificates = config.callers.iter().flat_map(|(name, caller)| {
-            let names = caller.certificate.as_deref().map(CertificateName::of_config);
+            let names = caller.certificate.as_deref().map(CertificateName::parse_config_names);
             let names = names.into_iter().flatten().flatten();
             names.filter_map(move |certified| Some((certified, known(name)?)))
         });
         for (caller, text) in
             config.callers.iter().filter_map(|(name, caller)| Some((name, caller.certificate.as_ref()?)))
         {
-            if certificates::kind(text).is_none() {
+            if certificates::split_kind(text).is_none() {
                 tracing::warn!(
                     caller,
                     "its certificate's name has no kind: write dns:, uri:, email:, ip: or cn: before it"
@@ -92,10 +92,10 @@ impl IdentityProviders {
         let key = HeaderName::from_bytes(config.auth.keys.header.as_bytes()).ok();
         let jwt = config.auth.jwt.as_ref();
         Ok(Self {
-            nobody: Arc::default(),
-            key: key.filter(|_| !keys.is_empty()),
+            anonymous: Arc::default(),
+            key_header: key.filter(|_| !keys.is_empty()),
             keys,
-            tokens: jwt.map(|jwt| tokens(jwt, config.source.folder(), earlier)).transpose()?,
+            tokens: jwt.map(|jwt| build_token_verifier(jwt, config.source.folder(), earlier)).transpose()?,
             certificates: certificates.collect(),
             subjects: subjects.collect(),
         })
@@ -106,7 +106,7 @@ impl IdentityProviders {
     ///
     /// # Errors
     /// Fails if the certificate has expired since the handshake, since a connection can outlive it.
-    pub(crate) fn by_certificate(
+    pub(crate) fn identify_by_certificate(
         &self,
         certificate: Option<&PeerCertificate>,
         now: SystemTime,
@@ -129,30 +129,35 @@ impl IdentityProviders {
         headers: &HeaderMap,
         certified: Option<&Arc<Principal>>,
     ) -> Result<Arc<Principal>, AuthenticationError> {
-        let key = self.key.as_ref().filter(|name| **name != AUTHORIZATION);
-        let key = key.map_or(Ok(None), |name| single(headers, name))?;
-        let bearer =
-            if self.takes_bearer() { single(headers, &AUTHORIZATION)?.and_then(bearer) } else { None };
+        let key = self.key_header.as_ref().filter(|name| **name != AUTHORIZATION);
+        let key = key.map_or(Ok(None), |name| single_header(headers, name))?;
+        let bearer = if self.accepts_bearer() {
+            single_header(headers, &AUTHORIZATION)?.and_then(bearer_credentials)
+        } else {
+            None
+        };
         match (key, bearer) {
-            (None, None) => Ok(Arc::clone(certified.unwrap_or(&self.nobody))),
-            (Some(key), None) => self.by_key(key),
-            (None, Some(token)) => self.by_bearer(token).await,
-            (Some(_), Some(_)) => Err(AuthenticationError::Several("a key and a bearer token".to_owned())),
+            (None, None) => Ok(Arc::clone(certified.unwrap_or(&self.anonymous))),
+            (Some(key), None) => self.identify_by_key(key),
+            (None, Some(token)) => self.identify_by_bearer(token).await,
+            (Some(_), Some(_)) => {
+                Err(AuthenticationError::ConflictingCredentials("a key and a bearer token".to_owned()))
+            }
         }
     }
 
-    fn takes_bearer(&self) -> bool {
-        self.tokens.is_some() || self.key.as_ref() == Some(&AUTHORIZATION)
+    fn accepts_bearer(&self) -> bool {
+        self.tokens.is_some() || self.key_header.as_ref() == Some(&AUTHORIZATION)
     }
 
-    fn by_key(&self, key: &[u8]) -> Result<Arc<Principal>, AuthenticationError> {
-        self.keys.find(key).cloned().ok_or_else(|| AuthenticationError::UnknownKey(self.asked()))
+    fn identify_by_key(&self, key: &[u8]) -> Result<Arc<Principal>, AuthenticationError> {
+        self.keys.find(key).cloned().ok_or_else(|| AuthenticationError::UnknownKey(self.credential_kinds()))
     }
 
     /// Looks up a bearer value as a key, if keys are sent in `Authorization`, and otherwise as a token.
-    async fn by_bearer(&self, text: &[u8]) -> Result<Arc<Principal>, AuthenticationError> {
-        let Some(tokens) = &self.tokens else { return self.by_key(text) };
-        if self.key.as_ref() == Some(&AUTHORIZATION)
+    async fn identify_by_bearer(&self, text: &[u8]) -> Result<Arc<Principal>, AuthenticationError> {
+        let Some(tokens) = &self.tokens else { return self.identify_by_key(text) };
+        if self.key_header.as_ref() == Some(&AUTHORIZATION)
             && let Some(who) = self.keys.find(text)
         {
             return Ok(Arc::clone(who));
@@ -162,29 +167,29 @@ impl IdentityProviders {
     }
 
     /// Returns the error for an anonymous request where a caller is required.
-    pub(crate) fn missing(&self) -> AuthenticationError {
-        AuthenticationError::Missing(self.asked())
+    pub(crate) fn missing_credentials(&self) -> AuthenticationError {
+        AuthenticationError::Missing(self.credential_kinds())
     }
 
-    fn asked(&self) -> CredentialKinds {
-        let key = self.key.clone().filter(|name| *name != AUTHORIZATION);
-        CredentialKinds { key, bearer: self.takes_bearer(), certificate: !self.certificates.is_empty() }
+    fn credential_kinds(&self) -> CredentialKinds {
+        let key = self.key_header.clone().filter(|name| *name != AUTHORIZATION);
+        CredentialKinds { key, bearer: self.accepts_bearer(), certificate: !self.certificates.is_empty() }
     }
 
     /// Removes the credentials from a request that is passed on to a service with these headers in `forward`,
     /// and returns them.
-    pub(crate) fn strip(&self, headers: &mut HeaderMap, forwarded: &[HeaderName]) -> HeaderMap {
+    pub(crate) fn strip_credentials(&self, headers: &mut HeaderMap, forwarded: &[HeaderName]) -> HeaderMap {
         let mut taken = HeaderMap::new();
         let mut take = |headers: &mut HeaderMap, name: &HeaderName| {
             taken.extend(headers.remove(name).map(|value| (name.clone(), value)));
         };
         if let Some(name) =
-            self.key.as_ref().filter(|name| **name != AUTHORIZATION && !forwarded.contains(name))
+            self.key_header.as_ref().filter(|name| **name != AUTHORIZATION && !forwarded.contains(name))
         {
             take(headers, name);
         }
-        let is_bearer = |value: &HeaderValue| bearer(value.as_bytes()).is_some();
-        if self.takes_bearer()
+        let is_bearer = |value: &HeaderValue| bearer_credentials(value.as_bytes()).is_some();
+        if self.accepts_bearer()
             && !forwarded.contains(&AUTHORIZATION)
             && headers.get(AUTHORIZATION).is_some_and(is_bearer)
         {
@@ -194,12 +199,12 @@ impl IdentityProviders {
     }
 }
 
-fn named(name: &str, config: &CallerConfig) -> Principal {
+fn named_principal(name: &str, config: &CallerConfig) -> Principal {
     let groups = config.groups.iter().map(|group| group.as_str().into()).collect();
     Principal { caller: CallerId::Named(name.into()), groups }
 }
 
-fn tokens(
+fn build_token_verifier(
     config: &JwtConfig,
     folder: &Path,
     earlier: Option<&IdentityProviders>,
@@ -209,49 +214,56 @@ fn tokens(
         None => &[SignatureAlgorithm::RS256, SignatureAlgorithm::ES256],
     };
     let algorithms = config.algorithms.as_deref().unwrap_or(usual);
-    let algorithms: Vec<_> = algorithms.iter().map(|algorithm| algorithm.known()).collect();
+    let algorithms: Vec<_> = algorithms.iter().map(|algorithm| algorithm.to_jsonwebtoken()).collect();
     let source = match (&config.secret, &config.jwks) {
-        (Some(secret), _) => KeySource::Fixed(Arc::new(KeySet::secret(secret, &algorithms))),
-        (None, Some(url)) if is_url(url) => asked(JwksLocation::Url(url.clone()), &algorithms, earlier)?,
+        (Some(secret), _) => KeySource::Fixed(Arc::new(KeySet::from_secret(secret, &algorithms))),
+        (None, Some(url)) if is_url(url) => {
+            fetched_key_source(JwksLocation::Url(url.clone()), &algorithms, earlier)?
+        }
         (None, Some(file)) => {
             let wrong = |reason: String| ("/auth/jwt/jwks".to_owned(), format!("`{file}` {reason}"));
             let text = crate::config::read_file(&folder.join(file));
             let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
-            let keys = KeySet::read(text.as_bytes(), &algorithms);
+            let keys = KeySet::parse(text.as_bytes(), &algorithms);
             KeySource::Fixed(Arc::new(keys.map_err(|reason| wrong(format!("is {reason}")))?))
         }
-        (None, None) => asked(JwksLocation::Issuer(config.issuer.clone()), &algorithms, earlier)?,
+        (None, None) => {
+            fetched_key_source(JwksLocation::Issuer(config.issuer.clone()), &algorithms, earlier)?
+        }
     };
     Ok(TokenVerifier::new(config, algorithms, source))
 }
 
-fn asked(
+fn fetched_key_source(
     place: JwksLocation,
     algorithms: &[jsonwebtoken::Algorithm],
     earlier: Option<&IdentityProviders>,
 ) -> Result<KeySource, (String, String)> {
-    if let Some(KeySource::Asked(jwks)) = earlier.and_then(|earlier| Some(&earlier.tokens.as_ref()?.source))
-        && jwks.is(&place, algorithms)
+    if let Some(KeySource::Remote(jwks)) = earlier.and_then(|earlier| Some(&earlier.tokens.as_ref()?.source))
+        && jwks.is_same_source(&place, algorithms)
     {
-        return Ok(KeySource::Asked(Arc::clone(jwks)));
+        return Ok(KeySource::Remote(Arc::clone(jwks)));
     }
     let fetch = GatewayClient::new()
         .map_err(|error| ("/auth/jwt".to_owned(), format!("TLS can't be used: {error}")))?;
-    Ok(KeySource::Asked(JwksSource::new(place, algorithms.to_vec(), fetch)))
+    Ok(KeySource::Remote(JwksSource::new(place, algorithms.to_vec(), fetch)))
 }
 
 /// The value of a header that may occur only once.
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, AuthenticationError> {
+fn single_header<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a [u8]>, AuthenticationError> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
     match values.next() {
-        Some(_) => Err(AuthenticationError::Several(format!("the header `{name}` twice"))),
+        Some(_) => Err(AuthenticationError::ConflictingCredentials(format!("the header `{name}` twice"))),
         None => Ok(value.map(HeaderValue::as_bytes)),
     }
 }
 
 /// The credentials after `Bearer` (RFC 6750, section 2.1). Other schemes are left to the services.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+fn bearer_credentials(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(6)?;
     let is_bearer = scheme.eq_ignore_ascii_case(b"bearer") && rest.first().is_none_or(|byte| *byte == b' ');
     is_bearer.then(|| rest.trim_ascii())

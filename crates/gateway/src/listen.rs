@@ -60,7 +60,7 @@ impl ListenerSet {
             Some(index) => Ok(Listener { name: name.to_owned(), ..present.remove(index) }),
             None => Listener::bind(name).map_err(|error| BindError {
                 name: name.to_owned(),
-                by: in_the_way(present, name).filter(|_| error.kind() == io::ErrorKind::AddrInUse),
+                by: overlapping_address(present, name).filter(|_| error.kind() == io::ErrorKind::AddrInUse),
                 error,
             }),
         };
@@ -101,7 +101,7 @@ fn position(present: &[Listener], name: &str) -> Option<usize> {
 }
 
 /// Returns the address of a socket that overlaps with this address, if one of the two is unspecified.
-fn in_the_way(present: &[Listener], name: &str) -> Option<String> {
+fn overlapping_address(present: &[Listener], name: &str) -> Option<String> {
     let address: SocketAddr = name.parse().ok()?;
     let covers = |other: SocketAddr| {
         other.port() == address.port() && (other.ip().is_unspecified() || address.ip().is_unspecified())
@@ -166,13 +166,14 @@ impl AsFd for Listener {
 mod tests {
     use super::*;
 
-    fn bound(name: &str) -> Listener {
+    fn bind_listener(name: &str) -> Listener {
         Listener::bind(name).unwrap()
     }
 
     #[test]
     fn adopts_sockets_by_name_and_else_by_address() {
-        let mut present = vec![bound("127.0.0.1:0"), bound("127.0.0.2:0"), bound("[::1]:0")];
+        let mut present =
+            vec![bind_listener("127.0.0.1:0"), bind_listener("127.0.0.2:0"), bind_listener("[::1]:0")];
         let [first, second, third] = [0, 1, 2].map(|index: usize| present[index].address().unwrap());
         let sixth = format!("[0:0:0:0:0:0:0:1]:{}", third.port());
         let names = [second.to_string(), "127.0.0.1:0".to_owned(), sixth];
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn leaves_sockets_that_the_config_does_not_name() {
-        let mut present = vec![bound("127.0.0.1:0"), bound("127.0.0.2:0")];
+        let mut present = vec![bind_listener("127.0.0.1:0"), bind_listener("127.0.0.2:0")];
         let left = present[1].address();
         assert_eq!(ListenerSet::adopt(["127.0.0.1:0"], &mut present).unwrap().iter().count(), 1);
         assert_eq!(present.iter().map(Listener::address).collect::<Vec<_>>(), [left]);
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn a_bind_error_names_the_socket_that_overlaps() {
         for (there, wanted) in [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")] {
-            let mut present = vec![bound(&format!("{there}:0"))];
+            let mut present = vec![bind_listener(&format!("{there}:0"))];
             let port = present[0].address().unwrap().port();
             let error = ListenerSet::adopt([&*format!("{wanted}:{port}")], &mut present).unwrap_err();
             assert_eq!(error.by, Some(format!("{there}:{port}")));
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn does_not_bind_an_address_that_is_in_use() {
-        let theirs = bound("127.0.0.1:0");
+        let theirs = bind_listener("127.0.0.1:0");
         let name = theirs.address().unwrap().to_string();
         let error = ListenerSet::bind([&*name]).unwrap_err();
         assert_eq!((error.by, error.error.kind()), (None, io::ErrorKind::AddrInUse));

@@ -28,7 +28,7 @@ pub(crate) struct GatewayMetrics {
     /// The metrics of every route of a config that is still in use.
     routes: Mutex<BTreeMap<RouteName, Weak<RouteMetrics>>>,
     /// The metrics of requests that match no route.
-    pub(crate) nowhere: Arc<RouteMetrics>,
+    pub(crate) unmatched: Arc<RouteMetrics>,
     /// The number of responses with a problem document, by code.
     problems: Mutex<BTreeMap<&'static str, u64>>,
     connections: [ConnectionCounters; PROTOCOLS.len()],
@@ -48,7 +48,7 @@ const PROTOCOLS: [&str; 2] = ["http/1.1", "h2"];
 #[derive(Debug, Default)]
 struct ConnectionCounters {
     accepted: AtomicU64,
-    ended: AtomicU64,
+    closed: AtomicU64,
 }
 
 /// A guard that counts a connection as open until it is dropped.
@@ -58,7 +58,7 @@ impl Default for GatewayMetrics {
     fn default() -> Self {
         Self {
             routes: Mutex::default(),
-            nowhere: Arc::new(RouteMetrics::new("none".into(), "none")),
+            unmatched: Arc::new(RouteMetrics::new("none".into(), "none")),
             problems: Mutex::default(),
             connections: Default::default(),
             spans: Arc::default(),
@@ -85,17 +85,17 @@ impl GatewayMetrics {
     /// Returns the metrics of every route, and those of unmatched requests.
     fn routes(&self) -> Vec<Arc<RouteMetrics>> {
         let routes = lock(&self.routes).values().filter_map(Weak::upgrade).collect::<Vec<_>>();
-        routes.into_iter().chain([Arc::clone(&self.nowhere)]).collect()
+        routes.into_iter().chain([Arc::clone(&self.unmatched)]).collect()
     }
 
     /// Counts a response with a problem document. Takes a lock, since these are less frequent than other
     /// responses.
-    pub(crate) fn problem(&self, code: &'static str) {
+    pub(crate) fn count_problem(&self, code: &'static str) {
         *lock(&self.problems).entry(code).or_default() += 1;
     }
 
     /// Counts an accepted connection by its protocol.
-    pub(crate) fn open(self: &Arc<Self>, is_http2: bool) -> OpenConnectionGuard {
+    pub(crate) fn open_connection(self: &Arc<Self>, is_http2: bool) -> OpenConnectionGuard {
         let protocol = usize::from(is_http2);
         self.connections[protocol].accepted.fetch_add(1, Relaxed);
         OpenConnectionGuard(Arc::clone(self), protocol)
@@ -104,7 +104,7 @@ impl GatewayMetrics {
     /// Writes the metrics.
     pub(crate) fn write(&self, page: &mut MetricsPage<'_>) -> std::fmt::Result {
         let routes = self.routes();
-        route::write(&routes, page)?;
+        route::write_routes(&routes, page)?;
         let problems = lock(&self.problems).clone();
         let problems = problems.iter().map(|(code, count)| ([("code", *code)], *count));
         page.counter("orfa_problems", "Requests that were answered with a problem document", problems)?;
@@ -114,7 +114,7 @@ impl GatewayMetrics {
         let accepted = each(|of| of.accepted.load(Relaxed));
         page.counter("orfa_connections", "Connections that clients opened", accepted)?;
         let open = each(|of| {
-            let ended = of.ended.load(Relaxed);
+            let ended = of.closed.load(Relaxed);
             of.accepted.load(Relaxed).saturating_sub(ended)
         });
         page.gauge("orfa_connections_open", "Connections of clients that are open", open)?;
@@ -131,7 +131,7 @@ impl GatewayMetrics {
 
 impl Drop for OpenConnectionGuard {
     fn drop(&mut self) {
-        self.0.connections[self.1].ended.fetch_add(1, Relaxed);
+        self.0.connections[self.1].closed.fetch_add(1, Relaxed);
     }
 }
 

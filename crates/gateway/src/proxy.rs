@@ -32,7 +32,7 @@ impl ProxyHandler {
     }
 
     /// The headers in the service's `forward`.
-    pub(crate) fn forwarded(&self) -> &[HeaderName] {
+    pub(crate) fn forwarded_headers(&self) -> &[HeaderName] {
         self.service.forwarded_headers()
     }
 
@@ -45,7 +45,7 @@ impl ProxyHandler {
         mut request: Request<StreamedServiceBody>,
         call: &RequestCall,
     ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-        if let Some(uri) = self.below(request.uri()) {
+        if let Some(uri) = self.without_prefix(request.uri()) {
             *request.uri_mut() = uri;
         }
         path::check_start(request.uri().path()).map_err(RequestRefusal::from)?;
@@ -53,7 +53,7 @@ impl ProxyHandler {
     }
 
     /// Returns the URI without the route's prefix. `None` if a filter has removed the prefix already.
-    fn below(&self, uri: &Uri) -> Option<Uri> {
+    fn without_prefix(&self, uri: &Uri) -> Option<Uri> {
         let whole = uri.path_and_query().filter(|_| !self.prefix.is_empty())?;
         let below =
             whole.as_str().strip_prefix(&self.prefix).filter(|below| below.starts_with(['/', '?']))?;

@@ -15,7 +15,7 @@ pub(crate) enum RequestRefusal {
     #[error("the request's body is larger than {limit} bytes")]
     BodyTooLarge { limit: u64 },
     #[error("the request's length is given in two ways, or its lines end in two ways")]
-    FramingDoubtful,
+    AmbiguousFraming,
     #[error("the request can't be parsed: {reason}")]
     Malformed { reason: String },
     #[error("the request's head is larger than {} KiB, or has more than 100 headers", crate::server::MAX_HEAD >> 10)]
@@ -37,7 +37,7 @@ pub(crate) enum RequestRefusal {
     #[error("the request's body came too slowly")]
     BodyTooSlow,
     #[error("the request's body broke off before its end")]
-    BodyBroken,
+    BodyIncomplete,
     #[error("the request's body can't be read: {0}")]
     BodyMalformed(services::http1::FramingError),
     #[error(transparent)]
@@ -57,7 +57,7 @@ impl ToProblem for RequestRefusal {
             Self::OriginForbidden { .. } => "origin-forbidden",
             Self::MethodNotAllowed { .. } => "method-not-allowed",
             Self::BodyTooLarge { .. } => "body-too-large",
-            Self::FramingDoubtful => "framing-doubtful",
+            Self::AmbiguousFraming => "framing-doubtful",
             Self::Malformed { .. } => "request-malformed",
             Self::HeadTooLarge => "head-too-large",
             Self::HostInvalid => "host-invalid",
@@ -67,7 +67,7 @@ impl ToProblem for RequestRefusal {
             Self::PathTooLong => "path-too-long",
             Self::ExpectationFailed => "expectation-failed",
             Self::BodyTooSlow => "body-too-slow",
-            Self::BodyBroken => "body-broken",
+            Self::BodyIncomplete => "body-broken",
             Self::BodyMalformed(_) => "body-malformed",
             Self::Path(error) => error.code(),
             Self::PathAmbiguous => "path-ambiguous",
@@ -84,8 +84,8 @@ impl ToProblem for RequestRefusal {
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Malformed { .. }
-            | Self::FramingDoubtful
-            | Self::BodyBroken
+            | Self::AmbiguousFraming
+            | Self::BodyIncomplete
             | Self::BodyMalformed(_)
             | Self::HostInvalid
             | Self::TargetInvalid
@@ -111,10 +111,10 @@ impl ToProblem for RequestRefusal {
             Self::Path(_) | Self::PathAmbiguous => {
                 "write the path plainly: no dot segments, and nothing encoded that need not be"
             }
-            Self::FramingDoubtful => {
+            Self::AmbiguousFraming => {
                 "send one Content-Length, or `Transfer-Encoding: chunked`, and end lines with CR LF"
             }
-            Self::BodyBroken => "send all of it; the service may have received the first part",
+            Self::BodyIncomplete => "send all of it; the service may have received the first part",
             Self::BodyMalformed(_) => "send each chunk with its size, and headers only as trailers",
             Self::BodyTooSlow => {
                 "send it without long pauses; the operator sets `limits.min_request_body_rate`"

@@ -9,7 +9,7 @@ pub struct ReloadState {
     /// The SHA-256 of the active config file in hexadecimal, as `sha256sum orfa.yaml` prints it.
     pub digest: String,
     /// The time at which the active config was loaded.
-    pub since: SystemTime,
+    pub active_since: SystemTime,
     /// The number of configs that were loaded after the first.
     pub succeeded: u64,
     /// The number of configs that were refused.
@@ -25,7 +25,13 @@ pub struct ReloadShared(Mutex<ReloadState>);
 impl ReloadShared {
     pub(crate) fn new(digest: String) -> Self {
         let since = SystemTime::now();
-        Self(Mutex::new(ReloadState { digest, since, succeeded: 0, failed: 0, is_stale: false }))
+        Self(Mutex::new(ReloadState {
+            digest,
+            active_since: since,
+            succeeded: 0,
+            failed: 0,
+            is_stale: false,
+        }))
     }
 
     /// Returns the current state.
@@ -38,14 +44,14 @@ impl ReloadShared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn succeed(&self, digest: &str) {
+    pub(crate) fn record_success(&self, digest: &str) {
         let mut state = self.lock();
         let succeeded = state.succeeded + 1;
         let (digest, since) = (digest.to_owned(), SystemTime::now());
-        *state = ReloadState { digest, since, succeeded, is_stale: false, ..*state };
+        *state = ReloadState { digest, active_since: since, succeeded, is_stale: false, ..*state };
     }
 
-    pub(crate) fn fail(&self) {
+    pub(crate) fn record_failure(&self) {
         let mut state = self.lock();
         state.failed += 1;
         state.is_stale = true;

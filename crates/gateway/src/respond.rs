@@ -25,24 +25,24 @@ pub(crate) struct LoggedProblem {
 }
 
 /// Returns the response for a problem.
-pub(crate) fn problem(problem: &dyn ToProblem) -> Response<StreamedServiceBody> {
-    let request_id = (problem.fault() == FaultParty::Gateway).then(|| masked(problem));
+pub(crate) fn problem_response(problem: &dyn ToProblem) -> Response<StreamedServiceBody> {
+    let request_id = (problem.fault() == FaultParty::Gateway).then(|| log_masked_problem(problem));
     // The text is shrunk, since it may wait for its client.
-    let text = document(problem, request_id.as_deref()).to_string().into_boxed_str();
-    written(problem, headers(problem), text.into_boxed_bytes().into(), request_id)
+    let text = problem_document(problem, request_id.as_deref()).to_string().into_boxed_str();
+    build_response(problem, problem_headers(problem), text.into_boxed_bytes().into(), request_id)
 }
 
 /// Returns the response for [`GatewayOverloaded`]. It is serialised once, because it is needed when the
 /// gateway has no time to spare.
-pub(crate) fn overloaded() -> Response<StreamedServiceBody> {
-    static ONCE: LazyLock<(HeaderMap, Bytes)> = LazyLock::new(|| {
-        (headers(&GatewayOverloaded), document(&GatewayOverloaded, None).to_string().into())
+pub(crate) fn overloaded_response() -> Response<StreamedServiceBody> {
+    static OVERLOADED_RESPONSE: LazyLock<(HeaderMap, Bytes)> = LazyLock::new(|| {
+        (problem_headers(&GatewayOverloaded), problem_document(&GatewayOverloaded, None).to_string().into())
     });
-    let (headers, text) = &*ONCE;
-    written(&GatewayOverloaded, headers.clone(), text.clone(), None)
+    let (headers, text) = &*OVERLOADED_RESPONSE;
+    build_response(&GatewayOverloaded, headers.clone(), text.clone(), None)
 }
 
-fn written(
+fn build_response(
     problem: &dyn ToProblem,
     headers: HeaderMap,
     text: Bytes,
@@ -55,7 +55,7 @@ fn written(
     response
 }
 
-fn headers(problem: &dyn ToProblem) -> HeaderMap {
+fn problem_headers(problem: &dyn ToProblem) -> HeaderMap {
     let mut headers = problem.headers();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
@@ -63,11 +63,11 @@ fn headers(problem: &dyn ToProblem) -> HeaderMap {
     headers
 }
 
-fn document(problem: &dyn ToProblem, request_id: Option<&str>) -> Value {
+fn problem_document(problem: &dyn ToProblem, request_id: Option<&str>) -> Value {
     let mut document = Map::new();
     let mut put = |name: &str, value: Value| drop(document.insert(name.to_owned(), value));
     put("type", format!("{TYPE}{}", problem.code()).into());
-    put("title", title(problem.code()).into());
+    put("title", problem_title(problem.code()).into());
     put("status", problem.status().as_u16().into());
     put("code", problem.code().into());
     if let Some(id) = request_id {
@@ -93,15 +93,15 @@ fn document(problem: &dyn ToProblem, request_id: Option<&str>) -> Value {
 }
 
 /// Converts a code to a title: `limit-cpu` becomes `Limit cpu`.
-fn title(code: &str) -> String {
+fn problem_title(code: &str) -> String {
     let spaced = code.replace('-', " ");
     let mut letters = spaced.chars();
     letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
 }
 
 /// Logs an error that the client must not see, and returns the ID of its log entry.
-fn masked(problem: &dyn ToProblem) -> String {
-    let id = request_id();
+fn log_masked_problem(problem: &dyn ToProblem) -> String {
+    let id = new_request_id();
     let mut text = problem.to_string();
     let mut cause = problem.source();
     while let Some(error) = cause {
@@ -113,7 +113,7 @@ fn masked(problem: &dyn ToProblem) -> String {
 }
 
 /// Returns an ID that is unique within this process and reveals nothing about the request.
-fn request_id() -> String {
+fn new_request_id() -> String {
     static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("{:016x}", KEY.hash_one(NEXT.fetch_add(1, Relaxed)))
@@ -145,7 +145,8 @@ mod tests {
 
     #[test]
     fn cuts_a_detail_of_any_length() {
-        let detail = |text: String| document(&JsonQuoting(text), None)["detail"].as_str().unwrap().to_owned();
+        let detail =
+            |text: String| problem_document(&JsonQuoting(text), None)["detail"].as_str().unwrap().to_owned();
         let short = "é".repeat(MAX_DETAIL / 2);
         assert_eq!(detail(short.clone()), short);
         assert_eq!(detail(format!("x{short}{short}")).len(), MAX_DETAIL - 1 + '…'.len_utf8());

@@ -35,7 +35,7 @@ pub(crate) use refusal::AuthorizationRefusal;
 /// The row for requests without credentials.
 pub(crate) const ANONYMOUS: &str = "anonymous";
 /// The row for callers without a row of their own.
-pub(crate) const OTHERS: &str = "others";
+pub(crate) const OTHERS_ROW: &str = "others";
 
 /// The table of rights.
 pub(crate) struct AuthorizationTable {
@@ -43,10 +43,10 @@ pub(crate) struct AuthorizationTable {
     /// The names of callers, which can't be names of groups.
     callers: HashSet<Box<str>>,
     /// Whether the config has a table. Without one, everything is allowed.
-    is_there: bool,
+    is_configured: bool,
     /// The routes that require a caller, and those that are explicitly open to anonymous requests.
-    closed: HashSet<Box<str>>,
-    open: HashSet<Box<str>>,
+    auth_required_routes: HashSet<Box<str>>,
+    anonymous_routes: HashSet<Box<str>>,
     accounts: Arc<AccountTable>,
 }
 
@@ -66,15 +66,15 @@ pub(crate) struct RequestGrant {
     pub(crate) rights: Option<Arc<CallRights>>,
     pub(crate) limits: Option<Arc<CallerLimits>>,
     pub(crate) payer: Option<Arc<dyn CpuAccounting>>,
-    pub(crate) held: Option<ConcurrencyPermit>,
+    pub(crate) concurrency_permit: Option<ConcurrencyPermit>,
 }
 
 /// The reason a request was not permitted.
 #[derive(Debug)]
 pub(crate) enum AuthzError {
     /// The request needs credentials.
-    Identified,
-    Permitted(AuthorizationRefusal),
+    Unauthenticated,
+    Forbidden(AuthorizationRefusal),
 }
 
 impl AuthorizationTable {
@@ -91,9 +91,11 @@ impl AuthorizationTable {
         Self {
             rows: rows.collect(),
             callers: config.callers.keys().map(|name| name.as_str().into()).collect(),
-            is_there: !config.rights.is_empty(),
-            closed: ruled(|config, rule| auth(config, rule) == AuthRule::Required),
-            open: ruled(|_, rule| rule == Some(AuthRule::Optional)),
+            is_configured: !config.rights.is_empty(),
+            auth_required_routes: ruled(|config, rule| {
+                effective_auth_rule(config, rule) == AuthRule::Required
+            }),
+            anonymous_routes: ruled(|_, rule| rule == Some(AuthRule::Optional)),
             accounts: accounts.unwrap_or_default(),
         }
     }
@@ -103,24 +105,24 @@ impl AuthorizationTable {
     /// # Errors
     /// Fails if the caller is anonymous but must not be, has no right to the route, or has reached a rate
     /// limit.
-    pub(crate) fn permit(
+    pub(crate) fn authorize(
         &self,
         who: &Principal,
         route: &str,
         address: IpAddr,
         now: Instant,
     ) -> Result<RequestGrant, AuthzError> {
-        if who.caller == CallerId::Anonymous && self.closed.contains(route) {
-            return Err(AuthzError::Identified);
+        if who.caller == CallerId::Anonymous && self.auth_required_routes.contains(route) {
+            return Err(AuthzError::Unauthenticated);
         }
-        let Some(row) = self.row(who) else { return self.without_row(who, route) };
+        let Some(row) = self.find_row(who) else { return self.authorize_without_row(who, route) };
         if row.routes.as_ref().is_some_and(|routes| !routes.contains(route)) {
             return Err(match who.caller {
-                CallerId::Anonymous => AuthzError::Identified,
-                _ => AuthzError::Permitted(AuthorizationRefusal::Route(called(&who.caller))),
+                CallerId::Anonymous => AuthzError::Unauthenticated,
+                _ => AuthzError::Forbidden(AuthorizationRefusal::Route(describe_caller(&who.caller))),
             });
         }
-        let charged = self.charge(who, address, now).map_err(AuthzError::Permitted)?;
+        let charged = self.charge_request(who, address, now).map_err(AuthzError::Forbidden)?;
         Ok(RequestGrant { rights: row.rights.clone(), limits: row.limits.clone(), ..charged })
     }
 
@@ -128,19 +130,19 @@ impl AuthorizationTable {
     ///
     /// # Errors
     /// Fails if the caller has reached a rate limit.
-    pub(crate) fn charge(
+    pub(crate) fn charge_request(
         &self,
         who: &Principal,
         address: IpAddr,
         now: Instant,
     ) -> Result<RequestGrant, AuthorizationRefusal> {
-        let Some(rate) = self.row(who).and_then(|row| row.rate.as_ref()) else {
+        let Some(rate) = self.find_row(who).and_then(|row| row.rate.as_ref()) else {
             return Ok(RequestGrant::default());
         };
-        let taken = self.accounts.take(&AccountOwner::of(&who.caller, address), rate, now);
+        let taken = self.accounts.charge_request(&AccountOwner::from_caller(&who.caller, address), rate, now);
         let (held, bill) = taken.map_err(AuthorizationRefusal::Rate)?;
         Ok(RequestGrant {
-            held,
+            concurrency_permit: held,
             payer: bill.map(|bill| bill as Arc<dyn CpuAccounting>),
             ..RequestGrant::default()
         })
@@ -148,20 +150,20 @@ impl AuthorizationTable {
 
     /// Returns whether a caller has the right to use a route. Charges nothing. The caller's row is found once
     /// for any number of routes, since a token may have a thousand groups.
-    pub(crate) fn opens(&self, who: &Principal) -> impl Fn(&str) -> bool {
-        let row = self.row(who);
+    pub(crate) fn route_access(&self, who: &Principal) -> impl Fn(&str) -> bool {
+        let row = self.find_row(who);
         move |route| {
-            if who.caller == CallerId::Anonymous && self.closed.contains(route) {
+            if who.caller == CallerId::Anonymous && self.auth_required_routes.contains(route) {
                 return false;
             }
             match row {
                 Some(row) => row.routes.as_ref().is_none_or(|routes| routes.contains(route)),
-                None => self.without_row(who, route).is_ok(),
+                None => self.authorize_without_row(who, route).is_ok(),
             }
         }
     }
 
-    fn row(&self, who: &Principal) -> Option<&AuthorizationRow> {
+    fn find_row(&self, who: &Principal) -> Option<&AuthorizationRow> {
         let own = match &who.caller {
             CallerId::Anonymous => return self.rows.get(ANONYMOUS),
             CallerId::Named(name) => self.rows.get(&**name),
@@ -169,28 +171,28 @@ impl AuthorizationTable {
         };
         let groups = who.groups.iter().filter(|group| self.is_group(group));
         let of_group = || groups.filter_map(|group| self.rows.get(&**group)).min_by_key(|row| row.order);
-        own.or_else(of_group).or_else(|| self.rows.get(OTHERS))
+        own.or_else(of_group).or_else(|| self.rows.get(OTHERS_ROW))
     }
 
     /// Whether a name is a group's. A token may claim a group called `others`, or with a caller's name; such
     /// groups are ignored.
     fn is_group(&self, name: &str) -> bool {
-        name != ANONYMOUS && name != OTHERS && !self.callers.contains(name)
+        name != ANONYMOUS && name != OTHERS_ROW && !self.callers.contains(name)
     }
 
-    fn without_row(&self, who: &Principal, route: &str) -> Result<RequestGrant, AuthzError> {
+    fn authorize_without_row(&self, who: &Principal, route: &str) -> Result<RequestGrant, AuthzError> {
         match who.caller {
-            _ if !self.is_there => Ok(RequestGrant::default()),
-            CallerId::Anonymous if self.open.contains(route) => Ok(RequestGrant::default()),
-            CallerId::Anonymous => Err(AuthzError::Identified),
-            _ => Err(AuthzError::Permitted(AuthorizationRefusal::Nothing(called(&who.caller)))),
+            _ if !self.is_configured => Ok(RequestGrant::default()),
+            CallerId::Anonymous if self.anonymous_routes.contains(route) => Ok(RequestGrant::default()),
+            CallerId::Anonymous => Err(AuthzError::Unauthenticated),
+            _ => Err(AuthzError::Forbidden(AuthorizationRefusal::NoRights(describe_caller(&who.caller)))),
         }
     }
 }
 
 /// Returns a route's rule for anonymous requests. By default they are refused if the config has any callers
 /// and no row `anonymous`.
-fn auth(config: &GatewayConfig, route: Option<AuthRule>) -> AuthRule {
+fn effective_auth_rule(config: &GatewayConfig, route: Option<AuthRule>) -> AuthRule {
     let knows_callers = !config.callers.is_empty() || config.auth.jwt.is_some();
     let implied = match knows_callers && !config.rights.contains_key(ANONYMOUS) {
         true => AuthRule::Required,
@@ -199,7 +201,7 @@ fn auth(config: &GatewayConfig, route: Option<AuthRule>) -> AuthRule {
     route.unwrap_or(implied)
 }
 
-fn called(caller: &CallerId) -> String {
+fn describe_caller(caller: &CallerId) -> String {
     caller.name().map_or_else(|| "a caller without a name".to_owned(), |name| format!("the caller `{name}`"))
 }
 

@@ -15,7 +15,7 @@ use crate::way::RouteHandler;
 pub(crate) struct RouteTable {
     table: matchit::Router<Arc<RouteEntry>>,
     all: Vec<Arc<RouteEntry>>,
-    elsewhere: AllowedOrigins,
+    default_origins: AllowedOrigins,
 }
 
 /// A route with its handler and rules.
@@ -25,7 +25,7 @@ pub(crate) struct RouteEntry {
     pub(crate) origins: AllowedOrigins,
     pub(crate) limits: RouteLimitsConfig,
     pub(crate) encoding: EncodingConfigState,
-    pub(crate) way: RouteHandler,
+    pub(crate) handler: RouteHandler,
     /// The filters for its requests and responses, if there are any.
     pub(crate) filters: Option<Arc<filter::FilterChain>>,
     /// The metrics of its requests.
@@ -35,8 +35,8 @@ pub(crate) struct RouteEntry {
 impl RouteEntry {
     /// The maximum number of bytes of a request's body that are held before the response begins. Proxies
     /// without filters that read it hold none.
-    pub(crate) fn held_body(&self) -> u64 {
-        match (&self.way, &self.filters) {
+    pub(crate) fn max_held_body(&self) -> u64 {
+        match (&self.handler, &self.filters) {
             (RouteHandler::Proxy(_), filters) => filters.as_ref().map_or(0, |chain| chain.request_buffer()),
             (RouteHandler::Catalogue(_), _) => 0,
             _ => self.limits.request_body.0,
@@ -61,28 +61,28 @@ impl RouteTable {
         let all = routes.clone();
         let mut table = matchit::Router::new();
         for (index, route) in routes.iter().enumerate() {
-            table.insert(pattern_of(route), Arc::clone(route)).map_err(|clash| (index, clash.into()))?;
+            table.insert(route_pattern(route), Arc::clone(route)).map_err(|clash| (index, clash.into()))?;
         }
         // A wildcard of the table does not match an empty rest, but `/shop/` matches `/shop/*` as well,
         // unless it is a route of its own.
         for route in routes {
             // A query route also serves its stored programs and its types below its path, where the config
             // has no other route.
-            if let RouteHandler::Query(query) = &route.way {
+            if let RouteHandler::Query(query) = &route.handler {
                 let below = if query.has_stored() { format!("{}/*", route.path) } else { query.types_path() };
-                let _ = table.insert(pattern(&below), Arc::clone(&route));
+                let _ = table.insert(path_pattern(&below), Arc::clone(&route));
             }
             if let Some(folder) = route.path.strip_suffix('*').filter(|folder| folder.ends_with('/')) {
-                let _ = table.insert(literal(folder), Arc::clone(&route));
+                let _ = table.insert(escape_literal(folder), Arc::clone(&route));
             }
         }
         // The config's own routes take precedence, including those with a wildcard.
         for catalogue in catalogues {
             if table.at(&catalogue.path).is_err() {
-                let _ = table.insert(literal(&catalogue.path), Arc::new(catalogue));
+                let _ = table.insert(escape_literal(&catalogue.path), Arc::new(catalogue));
             }
         }
-        Ok(Self { table, all, elsewhere })
+        Ok(Self { table, all, default_origins: elsewhere })
     }
 
     /// Starts the background work: timers of filters, workers of scripts, and fetches of the schemas of
@@ -90,13 +90,13 @@ impl RouteTable {
     pub(crate) fn start(&self) {
         for route in &self.all {
             route.filters.iter().for_each(|chain| chain.start());
-            route.way.start();
+            route.handler.start();
         }
     }
 
     /// Iterates over the scripts, each with its route.
     pub(crate) fn scripts(&self) -> impl Iterator<Item = (&RouteEntry, &script_runtime::ScriptRoute)> {
-        self.all.iter().filter_map(|route| match &route.way {
+        self.all.iter().filter_map(|route| match &route.handler {
             RouteHandler::Script(script) => Some((&**route, &**script)),
             _ => None,
         })
@@ -104,7 +104,7 @@ impl RouteTable {
 
     /// Iterates over the GraphQL routes, each with its path.
     pub(crate) fn graphqls(&self) -> impl Iterator<Item = (&str, &graphql::GraphqlRoute)> {
-        self.all.iter().filter_map(|route| match &route.way {
+        self.all.iter().filter_map(|route| match &route.handler {
             RouteHandler::Graphql(graphql) => Some((&*route.path, &**graphql)),
             _ => None,
         })
@@ -116,7 +116,7 @@ impl RouteTable {
     /// # Errors
     /// Refuses a path that a server could interpret differently, or that belongs to another route once it is
     /// decoded.
-    pub(crate) fn find_surely(&self, path: &str) -> Result<Option<&Arc<RouteEntry>>, RequestRefusal> {
+    pub(crate) fn find_unambiguous(&self, path: &str) -> Result<Option<&Arc<RouteEntry>>, RequestRefusal> {
         let found = self.find(path);
         let Some(reading) = path::lenient_path(path)? else { return Ok(found) };
         match (found, self.find(&reading)) {
@@ -132,30 +132,30 @@ impl RouteTable {
     }
 
     /// The cross-origin rule for paths without a route.
-    pub(crate) fn elsewhere(&self) -> &AllowedOrigins {
-        &self.elsewhere
+    pub(crate) fn default_origins(&self) -> &AllowedOrigins {
+        &self.default_origins
     }
 }
 
 /// The pattern of a route's path. On aggregate routes, braces are parameters.
-fn pattern_of(route: &RouteEntry) -> String {
-    match &route.way {
+fn route_pattern(route: &RouteEntry) -> String {
+    match &route.handler {
         RouteHandler::Aggregate(_) => {
             path::normalize_target(&route.path).unwrap_or_else(|| route.path.to_string())
         }
-        _ => pattern(&route.path),
+        _ => path_pattern(&route.path),
     }
 }
 
-fn pattern(path: &str) -> String {
+fn path_pattern(path: &str) -> String {
     match path.strip_suffix("/*") {
-        Some(before) => format!("{}/{{*rest}}", literal(before)),
-        None => literal(path),
+        Some(before) => format!("{}/{{*rest}}", escape_literal(before)),
+        None => escape_literal(path),
     }
 }
 
 /// Returns a path in normal form, as requests have it. Doubles braces, which are the table's wildcards.
-fn literal(path: &str) -> String {
+fn escape_literal(path: &str) -> String {
     let normal = path::normalize_target(path);
     normal.as_deref().unwrap_or(path).replace('{', "{{").replace('}', "}}")
 }

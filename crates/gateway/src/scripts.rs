@@ -27,13 +27,13 @@ pub struct CompiledScript {
 ///
 /// # Errors
 /// Returns a mistake for each file that can't be read and for each error in a script.
-pub fn read(config: &GatewayConfig) -> Result<Vec<CompiledScript>, Vec<ConfigMistake>> {
+pub fn read_scripts(config: &GatewayConfig) -> Result<Vec<CompiledScript>, Vec<ConfigMistake>> {
     let (mut compiled, mut mistakes) = (Vec::new(), Vec::new());
     for (route, script) in config.routes.iter().enumerate().filter_map(|(index, route)| {
         let script = route.script.as_ref()?.options();
         Some((index, script))
     }) {
-        match compile(config, route, &script) {
+        match compile_script(config, route, &script) {
             Ok(script) => compiled.push(script),
             Err(wrong) => mistakes.extend(wrong),
         }
@@ -41,7 +41,7 @@ pub fn read(config: &GatewayConfig) -> Result<Vec<CompiledScript>, Vec<ConfigMis
     if mistakes.is_empty() { Ok(compiled) } else { Err(mistakes) }
 }
 
-fn compile(
+fn compile_script(
     config: &GatewayConfig,
     route: usize,
     options: &ScriptOptions,
@@ -57,13 +57,13 @@ fn compile(
         Ok(program) => Ok(CompiledScript { route, file, text, program }),
         Err(found) => {
             let errors = found.iter().filter(|found| found.severity == DiagnosticSeverity::Error);
-            Err(errors.map(|found| mistake(found, &file, &text)).collect())
+            Err(errors.map(|found| script_mistake(found, &file, &text)).collect())
         }
     }
 }
 
 /// Returns the files that a script imports.
-pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
+pub(crate) fn imported_files(file: &Path) -> Vec<PathBuf> {
     let compiled = read_file(file)
         .ok()
         .and_then(|text| script::compile(&text, "", &script::CompileOptions::default()).ok());
@@ -74,7 +74,7 @@ pub(crate) fn imported(file: &Path) -> Vec<PathBuf> {
 }
 
 /// Logs the warnings.
-pub(crate) fn warn(compiled: &[CompiledScript]) {
+pub(crate) fn log_warnings(compiled: &[CompiledScript]) {
     for script in compiled {
         for found in
             script.program.warnings.iter().filter(|found| found.severity == DiagnosticSeverity::Warning)
@@ -87,7 +87,7 @@ pub(crate) fn warn(compiled: &[CompiledScript]) {
 }
 
 /// Converts an error in a script to a mistake. Its position is in the script's file, not in the config.
-fn mistake(found: &ScriptDiagnostic, file: &Path, text: &str) -> ConfigMistake {
+fn script_mistake(found: &ScriptDiagnostic, file: &Path, text: &str) -> ConfigMistake {
     let place = LineStarts::new(text).position(found.primary.span.start);
     ConfigMistake {
         file: file.display().to_string(),

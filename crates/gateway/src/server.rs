@@ -3,14 +3,14 @@
 //! `connection.rs` serves a single connection, with HTTP/1.1 in `http1.rs` and HTTP/2 in `http2.rs`.
 //! `limiter.rs` limits the number of connections, and `drain.rs` closes them at shutdown.
 
-mod awaited;
 mod connection;
+mod fair_stream;
 mod http1;
 mod http2;
 pub(crate) mod limiter;
 mod linger;
-mod patient;
-mod ports;
+mod listener_rules;
+mod phase_change;
 mod stall;
 mod tls;
 
@@ -26,34 +26,34 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 
-use crate::drain::{DrainPhase, DrainResult, DrainSignal, ShutdownMode, cut_off, drain};
+use crate::drain::{DrainPhase, DrainResult, DrainSignal, ShutdownMode, abort_connections, drain};
 use crate::life::ActiveConfig;
 use crate::listen::{BACKLOG, Listener, ListenerSet};
 use crate::readiness::LifecycleState;
 use connection::AcceptedConnection;
-use ports::ListenerRules;
+use listener_rules::ListenerRules;
 
 #[cfg(test)]
 pub(crate) use http1::tests::refused_chunks;
-pub(crate) use ports::ListenerRulesByAddress;
+pub(crate) use listener_rules::ListenerRulesByAddress;
 pub(crate) use stall::StallTimer;
 pub(crate) use tls::PeerCertificate;
 
 /// The idle timeout of a connection, before its first request and between two requests.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The timeout for a client that reads nothing of its response. Long enough for a phone to pass through a
 /// tunnel.
-const UNREAD: Duration = Duration::from_secs(60);
+const WRITE_STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The minimum rate, in bytes a second, at which a client must read a response. Slower clients would hold its
 /// memory too long.
-const LEAST_RATE: u64 = 256;
+const MIN_READ_RATE: u64 = 256;
 /// The timeout from a client's first byte to its request: enough for a TLS handshake of several round trips
 /// on a line that loses packets.
-const GREETING: Duration = Duration::from_secs(10);
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of a request's head: four times that of common servers, to allow for large cookies.
 pub(crate) const MAX_HEAD: usize = 64 << 10;
 /// The delay after the system ran out of file descriptors.
-const BREATHER: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The error that ended a connection.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -69,47 +69,55 @@ pub(crate) async fn serve(
     let stop = tokio::select! {
         stop = stop => stop,
         () = &mut accepting => ShutdownMode::Promptly,
-        () = refresh(&current) => ShutdownMode::Promptly,
+        () = refresh_certificates(&current) => ShutdownMode::Promptly,
     };
     current.readiness.advance(LifecycleState::Draining);
-    let config = current.life().drain.clone();
-    let leaving = async { tokio::join!(drain(&ending, accepting, stop, &config), current.leave_scripts()).0 };
+    let config = current.pipeline().drain.clone();
+    let leaving =
+        async { tokio::join!(drain(&ending, accepting, stop, &config), current.release_script_leases()).0 };
     tokio::select! {
         drained = leaving => drained,
-        () = current.cut.notified() => {
+        () = current.abort_signal.notified() => {
             // The phases after the connections are cut off as well.
-            current.cut.notify_one();
-            cut_off(&ending).await
+            current.abort_signal.notify_one();
+            abort_connections(&ending).await
         }
     }
 }
 
 /// Accepts connections on every socket until the gateway drains.
 async fn accept_all(current: Arc<ActiveConfig>, listeners: ListenerSet, ending: &DrainSignal) {
-    let accept = |listener| accept(&current, listener, ending);
+    let accept = |listener| accept_connections(&current, listener, ending);
     futures_util::future::join_all(listeners.into_vec().into_iter().map(accept)).await;
 }
 
-async fn accept(current: &Arc<ActiveConfig>, listener: Listener, ending: &DrainSignal) {
+async fn accept_connections(current: &Arc<ActiveConfig>, listener: Listener, ending: &DrainSignal) {
     let name = listener.name().to_owned();
     let listener = match listener.into_tokio() {
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "a socket can't be served"),
     };
     let take = |(stream, address): (TcpStream, SocketAddr)| {
-        let life = current.life();
-        let Some(port) = life.ports.get(&name).cloned() else { return };
-        let (peer, limiter) = (address.ip(), &life.audience.metrics.limiter);
+        let life = current.pipeline();
+        let Some(port) = life.listener_rules.get(&name).cloned() else { return };
+        let (peer, limiter) = (address.ip(), &life.telemetry.metrics.limiter);
         // A connection that is not admitted is closed.
-        let is_trusted = life.trusted.believe(peer);
+        let is_trusted = life.trusted_proxies.is_trusted(peer);
         let Ok(permit) = limiter.connect(peer, is_trusted, &life.connections, Instant::now()) else { return };
-        let (phase, open) = (ending.phase(), ending.open());
+        let (phase, open) = (ending.phase(), ending.count_connection());
         let (current, permit) = (Arc::clone(current), Arc::new(permit));
-        let connection = AcceptedConnection { current, address, permit, port, phase, open };
+        let connection = AcceptedConnection {
+            active_config: current,
+            address,
+            permit,
+            listener_rules: port,
+            phase,
+            open_token: open,
+        };
         tokio::spawn(watch_polls(PollSite::Http1, connection.run(stream)));
     };
     let mut phase = ending.phase();
-    let mut draining = pin!(reached(&mut phase, DrainPhase::Draining));
+    let mut draining = pin!(wait_for_phase(&mut phase, DrainPhase::Draining));
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -118,7 +126,7 @@ async fn accept(current: &Arc<ActiveConfig>, listener: Listener, ending: &DrainS
                     // Otherwise many connections that arrive at once would go before the requests of others.
                     yield_now().await;
                 }
-                Err(error) => pause(&error).await,
+                Err(error) => handle_accept_error(&error).await,
             },
             () = &mut draining => break,
         }
@@ -131,24 +139,24 @@ async fn accept(current: &Arc<ActiveConfig>, listener: Listener, ending: &DrainS
 }
 
 /// Reloads certificates when their files change. Never returns.
-async fn refresh(current: &ActiveConfig) {
+async fn refresh_certificates(current: &ActiveConfig) {
     loop {
-        tokio::time::sleep(tls::LOOK).await;
-        current.life().ports.refresh();
+        tokio::time::sleep(tls::CHECK_INTERVAL).await;
+        current.pipeline().listener_rules.refresh();
     }
 }
 
 /// Handles an accept error. A connection that was aborted before it was accepted is ignored; after other
 /// errors, such as a lack of descriptors, waits.
-async fn pause(error: &io::Error) {
+async fn handle_accept_error(error: &io::Error) {
     if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
         tracing::warn!(%error, "cannot accept a connection");
-        tokio::time::sleep(BREATHER).await;
+        tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
     }
 }
 
 /// Waits for the phase, and releases the channel's lock at once.
-async fn reached(phase: &mut watch::Receiver<DrainPhase>, wanted: DrainPhase) {
+async fn wait_for_phase(phase: &mut watch::Receiver<DrainPhase>, wanted: DrainPhase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }
 

@@ -24,10 +24,10 @@
 //!
 //! A request costs two additions while nothing is shed, and never a lock.
 
+mod admission_controller;
 mod global_queue;
-mod law;
-mod own;
 mod probe;
+mod process_times;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -62,39 +62,39 @@ pub(crate) struct LoadShedder {
 /// The measured load and the current rate. It outlives configs.
 #[derive(Debug)]
 pub(crate) struct MeasuredLoad {
-    opened: Instant,
+    epoch: Instant,
     in_flight: AtomicUsize,
-    taken: AtomicU64,
+    admitted: AtomicU64,
     /// The number of refused requests, and of those that the rate refused.
     refused: AtomicU64,
     refused_by_rate: AtomicU64,
     /// Nanoseconds between two admitted requests; 0 while nothing is shed, and [`CLOSED`].
-    every: AtomicU64,
+    admission_interval: AtomicU64,
     /// The earliest time for the next admission, in nanoseconds.
-    next: AtomicU64,
+    next_admission: AtomicU64,
     /// The start of the probe's current wait, in nanoseconds, and the CPU time of the process at that moment;
     /// 0 while the probe does not wait.
-    waits: AtomicU64,
-    waits_cpu: AtomicU64,
+    probe_wait_start: AtomicU64,
+    probe_wait_cpu: AtomicU64,
     /// The probe's last wait, in nanoseconds, and the part of it that was the gateway's own work. Both are
     /// the maximum before the first wait.
-    waited: AtomicU64,
-    own_wait: AtomicU64,
+    last_wait: AtomicU64,
+    last_own_wait: AtomicU64,
     /// The number of threads that run requests.
     threads: AtomicU32,
     /// Returns the CPU time of the process. Replaced in tests.
     cpu_time: fn() -> Duration,
     /// The longest acceptable delay, in nanoseconds; 0 if shedding is off.
-    target: AtomicU64,
+    target_delay: AtomicU64,
     /// Whether the probe sleeps, as it does without requests and while shedding is off.
-    asleep: AtomicBool,
-    wake: Arc<Notify>,
+    is_probe_asleep: AtomicBool,
+    probe_wake: Arc<Notify>,
 }
 
 /// The numbers of requests up to a moment, or between two moments.
 #[derive(Clone, Copy, Debug, Default)]
 struct RequestCounts {
-    taken: u64,
+    admitted: u64,
     refused: u64,
     refused_by_rate: u64,
 }
@@ -104,11 +104,11 @@ struct RequestCounts {
 pub(crate) struct InFlightGuard(Arc<MeasuredLoad>);
 
 /// The value of `every` while no request is admitted.
-const CLOSED: u64 = u64::MAX;
+const ADMIT_NONE: u64 = u64::MAX;
 /// The longest wait of a response for other work that still counts as prompt.
-const PROMPT: Duration = Duration::from_millis(2);
+const MAX_PROMPT_WAIT: Duration = Duration::from_millis(2);
 /// The burst that a rate allows, in nanoseconds.
-const SLACK: u64 = 1_000_000;
+const RATE_BURST: u64 = 1_000_000;
 
 impl Default for ShedConfig {
     fn default() -> Self {
@@ -124,7 +124,7 @@ impl LoadShedder {
             None => Arc::new(MeasuredLoad::new(Instant::now())),
         };
         let target = if config.automatic { nanos(config.delay.0) } else { 0 };
-        load.target.store(target, Relaxed);
+        load.target_delay.store(target, Relaxed);
         Self { max_in_flight: config.max_in_flight as usize, load }
     }
 
@@ -132,25 +132,25 @@ impl LoadShedder {
     ///
     /// # Errors
     /// Fails if there are too many requests, for the gateway's threads or for its memory.
-    pub(crate) fn admit(
+    pub(crate) fn try_admit(
         &self,
         now: Instant,
         way: impl FnOnce() -> bool,
     ) -> Result<InFlightGuard, GatewayOverloaded> {
         let load = &self.load;
-        if load.asleep.load(Relaxed) && load.is_watched() {
-            load.wake.notify_one();
+        if load.is_probe_asleep.load(Relaxed) && load.is_enabled() {
+            load.probe_wake.notify_one();
         }
         let before = load.in_flight.fetch_add(1, Relaxed);
         let taken = InFlightGuard(Arc::clone(load));
-        let has_room = || load.has_room(now) || (before == 0 && load.is_empty(now));
+        let has_room = || load.try_take_slot(now) || (before == 0 && load.is_nearly_idle(now));
         let is_limited = before >= self.max_in_flight || !way();
         if is_limited || !has_room() {
             load.refused.fetch_add(1, Relaxed);
             load.refused_by_rate.fetch_add(u64::from(!is_limited), Relaxed);
             return Err(GatewayOverloaded);
         }
-        load.taken.fetch_add(1, Relaxed);
+        load.admitted.fetch_add(1, Relaxed);
         Ok(taken)
     }
 
@@ -160,16 +160,18 @@ impl LoadShedder {
     pub(crate) fn note_refused(&self, after: Duration) {
         self.load.refused.fetch_add(1, Relaxed);
         if after < INTERVAL {
-            self.load.taken.fetch_sub(1, Relaxed);
+            self.load.admitted.fetch_sub(1, Relaxed);
         }
     }
 
     /// Whether threads process ready tasks almost immediately, as measured by the probe.
     pub(crate) fn is_prompt(&self) -> bool {
         let load = &self.load;
-        let (waited, since) = (load.waited.load(Relaxed), load.waits.load(Relaxed));
-        let waits = || nanos(load.opened.elapsed()).saturating_sub(since);
-        load.is_watched() && waited <= nanos(PROMPT) && (since == 0 || waits() <= nanos(PROMPT))
+        let (waited, since) = (load.last_wait.load(Relaxed), load.probe_wait_start.load(Relaxed));
+        let waits = || nanos(load.epoch.elapsed()).saturating_sub(since);
+        load.is_enabled()
+            && waited <= nanos(MAX_PROMPT_WAIT)
+            && (since == 0 || waits() <= nanos(MAX_PROMPT_WAIT))
     }
 
     /// The number of requests in flight.
@@ -184,8 +186,8 @@ impl LoadShedder {
     }
 
     /// Measures the runtime that polls the future and sets the rate, for as long as the gateway exists.
-    pub(crate) fn watch(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
-        probe::watch(Arc::downgrade(&self.load))
+    pub(crate) fn run_probe(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        probe::run_probe(Arc::downgrade(&self.load))
     }
 }
 
@@ -193,109 +195,115 @@ impl RequestCounts {
     /// Returns the numbers since an earlier moment.
     fn since(self, earlier: Self) -> Self {
         Self {
-            taken: self.taken.saturating_sub(earlier.taken),
+            admitted: self.admitted.saturating_sub(earlier.admitted),
             refused: self.refused.saturating_sub(earlier.refused),
             refused_by_rate: self.refused_by_rate.saturating_sub(earlier.refused_by_rate),
         }
     }
 
     /// Returns a measurement for the control law.
-    fn seen(self, delay: Duration, since: Duration) -> law::ProbeMeasurement {
-        law::ProbeMeasurement { delay, since, taken: self.taken, refused: self.refused_by_rate }
+    fn measurement(self, delay: Duration, since: Duration) -> admission_controller::ProbeMeasurement {
+        admission_controller::ProbeMeasurement {
+            delay,
+            elapsed: since,
+            admitted: self.admitted,
+            refused: self.refused_by_rate,
+        }
     }
 }
 
 impl MeasuredLoad {
-    fn new(opened: Instant) -> Self {
+    fn new(epoch: Instant) -> Self {
         Self {
-            opened,
+            epoch,
             in_flight: AtomicUsize::new(0),
-            taken: AtomicU64::new(0),
+            admitted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             refused_by_rate: AtomicU64::new(0),
-            every: AtomicU64::new(0),
-            next: AtomicU64::new(0),
-            waits: AtomicU64::new(0),
-            waits_cpu: AtomicU64::new(0),
-            waited: AtomicU64::new(u64::MAX),
-            own_wait: AtomicU64::new(u64::MAX),
+            admission_interval: AtomicU64::new(0),
+            next_admission: AtomicU64::new(0),
+            probe_wait_start: AtomicU64::new(0),
+            probe_wait_cpu: AtomicU64::new(0),
+            last_wait: AtomicU64::new(u64::MAX),
+            last_own_wait: AtomicU64::new(u64::MAX),
             threads: AtomicU32::new(1),
-            cpu_time: own::cpu_time,
-            target: AtomicU64::new(0),
-            asleep: AtomicBool::new(false),
-            wake: Arc::default(),
+            cpu_time: process_times::cpu_time,
+            target_delay: AtomicU64::new(0),
+            is_probe_asleep: AtomicBool::new(false),
+            probe_wake: Arc::default(),
         }
     }
 
     /// Returns the numbers of requests since the process started.
     fn counts(&self) -> RequestCounts {
         RequestCounts {
-            taken: self.taken.load(Relaxed),
+            admitted: self.admitted.load(Relaxed),
             refused: self.refused.load(Relaxed),
             refused_by_rate: self.refused_by_rate.load(Relaxed),
         }
     }
 
     /// Whether shedding is on.
-    fn is_watched(&self) -> bool {
-        self.target.load(Relaxed) > 0
+    fn is_enabled(&self) -> bool {
+        self.target_delay.load(Relaxed) > 0
     }
 
     /// Records the start of a wait of the probe.
     fn begin_wait(&self, now: Instant, cpu: Duration) {
-        self.waits_cpu.store(nanos(cpu), Relaxed);
-        self.waits.store(nanos(now.saturating_duration_since(self.opened)), Relaxed);
+        self.probe_wait_cpu.store(nanos(cpu), Relaxed);
+        self.probe_wait_start.store(nanos(now.saturating_duration_since(self.epoch)), Relaxed);
     }
 
     /// Whether almost no work of the gateway is waiting for a thread, by the probe's last wait and its
     /// current one.
-    fn is_empty(&self, now: Instant) -> bool {
-        let good = law::good(self.target());
-        let now = nanos(now.saturating_duration_since(self.opened));
-        self.own_wait.load(Relaxed) <= nanos(good) && !self.waits_for(now, |wait| wait > good)
+    fn is_nearly_idle(&self, now: Instant) -> bool {
+        let good = admission_controller::acceptable_delay(self.target_delay());
+        let now = nanos(now.saturating_duration_since(self.epoch));
+        self.last_own_wait.load(Relaxed) <= nanos(good) && !self.is_probe_waiting(now, |wait| wait > good)
     }
 
-    fn target(&self) -> Duration {
-        Duration::from_nanos(self.target.load(Relaxed))
+    fn target_delay(&self) -> Duration {
+        Duration::from_nanos(self.target_delay.load(Relaxed))
     }
 
     /// Whether the rate admits another request (GCRA, see `rights/rates.rs`).
-    fn has_room(&self, now: Instant) -> bool {
-        let every = self.every.load(Relaxed);
-        if every == 0 || every == CLOSED {
+    fn try_take_slot(&self, now: Instant) -> bool {
+        let every = self.admission_interval.load(Relaxed);
+        if every == 0 || every == ADMIT_NONE {
             return every == 0;
         }
-        let now = nanos(now.saturating_duration_since(self.opened));
-        if self.is_stuck(now) {
+        let now = nanos(now.saturating_duration_since(self.epoch));
+        if self.is_probe_stuck(now) {
             return false;
         }
-        let slack = SLACK.max(every / 2);
+        let slack = RATE_BURST.max(every / 2);
         let more = |next: u64| (next <= now.saturating_add(slack)).then(|| next.max(now) + every);
-        self.next.fetch_update(Relaxed, Relaxed, more).is_ok()
+        self.next_admission.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
     /// Whether the probe's current wait is so long that no request is admitted before it ends.
-    fn is_stuck(&self, now: u64) -> bool {
-        self.waits_for(now, |wait| law::closes(wait, self.target()))
+    fn is_probe_stuck(&self, now: u64) -> bool {
+        self.is_probe_waiting(now, |wait| admission_controller::closes_admission(wait, self.target_delay()))
     }
 
     /// Whether the probe is waiting and `is_long` holds for its wait so far.
-    fn waits_for(&self, now: u64, is_long: impl Fn(Duration) -> bool) -> bool {
-        let since = self.waits.load(Relaxed);
+    fn is_probe_waiting(&self, now: u64, is_long: impl Fn(Duration) -> bool) -> bool {
+        let since = self.probe_wait_start.load(Relaxed);
         let wall = Duration::from_nanos(now.saturating_sub(since));
         // Reading the CPU clock is a system call, so it is only read if the wait is long by the wall clock.
         since > 0 && is_long(wall) && {
-            let cpu = (self.cpu_time)().saturating_sub(Duration::from_nanos(self.waits_cpu.load(Relaxed)));
+            let cpu =
+                (self.cpu_time)().saturating_sub(Duration::from_nanos(self.probe_wait_cpu.load(Relaxed)));
             let threads = self.threads.load(Relaxed);
-            is_long(own::ProcessTimes { wall, cpu }.own(threads))
+            is_long(process_times::ProcessTimes { wall, cpu }.own_time(threads))
         }
     }
 
     /// Sets the rate of admitted requests; `None` admits all.
-    fn keep_to(&self, per_second: Option<f64>) {
+    fn set_rate(&self, per_second: Option<f64>) {
         let every =
-            per_second.map_or(0, |rate| if rate > 0.0 { ((1e9 / rate) as u64).max(1) } else { CLOSED });
-        self.every.store(every, Relaxed);
+            per_second.map_or(0, |rate| if rate > 0.0 { ((1e9 / rate) as u64).max(1) } else { ADMIT_NONE });
+        self.admission_interval.store(every, Relaxed);
     }
 }
 
@@ -306,7 +314,7 @@ fn nanos(span: Duration) -> u64 {
 /// Wakes the probe, so that its task ends.
 impl Drop for MeasuredLoad {
     fn drop(&mut self) {
-        self.wake.notify_one();
+        self.probe_wake.notify_one();
     }
 }
 

@@ -4,18 +4,18 @@
 mod drain;
 mod faults;
 mod filters;
+mod fixture;
 pub(crate) mod frames;
 mod limits;
-mod proxied;
+mod proxy;
 mod reload;
-mod rig;
 mod shed;
 mod wire;
 
 use http::{Method, Request, StatusCode, header};
 use serde_json::Value;
 
-use rig::{GatewayFixture, get, post};
+use fixture::{GatewayFixture, get, post};
 
 const CONFIG: &str = "
 services: { echo: { url: 'http://UPSTREAM' }, gone: { url: 'http://127.0.0.1:1' } }
@@ -37,7 +37,7 @@ async fn the_route_determines_the_path_that_the_service_receives() {
         ("/exact?x=1", "/exact?x=1"),
         ("/whole/a", "/whole/a"),
     ] {
-        let answer = rig.ask(get(asked)).await;
+        let answer = rig.send_request(get(asked)).await;
         assert_eq!(
             (answer.status(), answer.json()["path"].as_str()),
             (StatusCode::OK, Some(seen)),
@@ -50,7 +50,7 @@ async fn the_route_determines_the_path_that_the_service_receives() {
 async fn a_path_without_a_route_is_a_problem_document() {
     let rig = GatewayFixture::new(CONFIG).await;
     for path in ["/", "/echo", "/exact/", "/exact/x", "/nowhere"] {
-        let answer = rig.ask(get(path)).await;
+        let answer = rig.send_request(get(path)).await;
         assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
         assert_eq!(answer.header("content-type"), "application/problem+json");
         let document = answer.json();
@@ -65,9 +65,9 @@ async fn a_path_without_a_route_is_a_problem_document() {
 #[tokio::test]
 async fn serves_both_versions_of_http_on_one_port() {
     let rig = GatewayFixture::new(CONFIG).await;
-    assert_eq!(rig.ask(get("/echo/one")).await.json()["path"], "/one");
-    assert_eq!(rig.ask_h2(get("/echo/two")).await.json()["path"], "/two");
-    let sent = rig.ask_h2(post("/echo/three", "a body")).await;
+    assert_eq!(rig.send_request(get("/echo/one")).await.json()["path"], "/one");
+    assert_eq!(rig.send_http2(get("/echo/two")).await.json()["path"], "/two");
+    let sent = rig.send_http2(post("/echo/three", "a body")).await;
     assert_eq!(
         (sent.json()["method"].as_str(), sent.json()["body"].as_str()),
         (Some("POST"), Some("a body"))
@@ -81,9 +81,9 @@ async fn refuses_bodies_over_the_limit() {
     for chunked in [false, true] {
         let mut request = post("/echo/x", &large);
         if chunked {
-            *request.body_mut() = rig::in_pieces(&large);
+            *request.body_mut() = fixture::chunked_body(&large);
         }
-        let answer = rig.ask(request).await;
+        let answer = rig.send_request(request).await;
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE, "chunked: {chunked}");
         assert_eq!(answer.json()["code"], "body-too-large");
     }
@@ -92,7 +92,7 @@ async fn refuses_bodies_over_the_limit() {
 #[tokio::test]
 async fn reports_an_unreachable_service_as_its_fault() {
     let rig = GatewayFixture::new(CONFIG).await;
-    let answer = rig.ask(get("/gone/x")).await;
+    let answer = rig.send_request(get("/gone/x")).await;
     assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
     assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("gone")));
 }
@@ -101,7 +101,7 @@ async fn reports_an_unreachable_service_as_its_fault() {
 async fn refuses_requests_in_a_loop_of_gateways() {
     let mut request = get("/echo/x");
     request.headers_mut().insert("cdn-loop", ["orfa"; 9].join(", ").parse().unwrap());
-    let answer = GatewayFixture::new(CONFIG).await.ask(request).await;
+    let answer = GatewayFixture::new(CONFIG).await.send_request(request).await;
     assert_eq!(answer.status(), StatusCode::LOOP_DETECTED);
 }
 
@@ -109,7 +109,7 @@ async fn refuses_requests_in_a_loop_of_gateways() {
 async fn refuses_connect_and_trace() {
     let mut request = get("/echo/x");
     *request.method_mut() = Method::TRACE;
-    let answer = GatewayFixture::new(CONFIG).await.ask(request).await;
+    let answer = GatewayFixture::new(CONFIG).await.send_request(request).await;
     assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
     assert!(answer.header("allow").contains("QUERY"));
 }
@@ -126,15 +126,15 @@ fn from_page(
 async fn allowed_origins_can_read_responses_and_errors() {
     let rig = GatewayFixture::new(CONFIG).await;
     for origin in ["https://shop.example.org", "http://localhost:5173", "http://localhost"] {
-        let answer = rig.ask(from_page(get("/open/x"), origin)).await;
+        let answer = rig.send_request(from_page(get("/open/x"), origin)).await;
         assert_eq!(answer.header("access-control-allow-origin"), origin);
         assert!(answer.header("access-control-expose-headers").contains("server-timing"));
         assert_eq!(answer.header("vary"), "origin");
     }
-    let error = rig.ask(from_page(post("/open/x", &"x".repeat(70)), "http://localhost:1")).await;
+    let error = rig.send_request(from_page(post("/open/x", &"x".repeat(70)), "http://localhost:1")).await;
     assert_eq!(error.header("access-control-allow-origin"), "http://localhost:1");
     for origin in ["https://shop.example.org.evil.example", "http://localhost.evil:80", "null"] {
-        let answer = rig.ask(from_page(get("/open/x"), origin)).await;
+        let answer = rig.send_request(from_page(get("/open/x"), origin)).await;
         assert_eq!((answer.header("access-control-allow-origin"), answer.header("vary")), ("", "origin"));
     }
 }
@@ -160,7 +160,7 @@ routes:
     ];
     for (request, status) in requests {
         let path = request.uri().path().to_owned();
-        let answer = rig.ask(from_page(request, origin)).await;
+        let answer = rig.send_request(from_page(request, origin)).await;
         assert_eq!(
             (answer.status().as_u16(), answer.header("content-type")),
             (status, "application/problem+json")
@@ -170,10 +170,13 @@ routes:
         assert!(answer.header("access-control-expose-headers").contains("x-total"), "{path}");
     }
     for path in ["/shut", "/nowhere"] {
-        let answer = rig.ask(from_page(get(path), "https://third.example.org")).await;
+        let answer = rig.send_request(from_page(get(path), "https://third.example.org")).await;
         assert_eq!((answer.header("access-control-allow-origin"), answer.header("vary")), ("", "origin"));
     }
-    assert_eq!(rig.ask(from_page(get("/shut"), origin)).await.header("access-control-allow-origin"), "");
+    assert_eq!(
+        rig.send_request(from_page(get("/shut"), origin)).await.header("access-control-allow-origin"),
+        ""
+    );
 }
 
 #[tokio::test]
@@ -186,11 +189,11 @@ routes:
 ";
     let rig = GatewayFixture::new(text).await;
     let evil = "https://evil.example";
-    let answer = rig.ask(from_page(get("/ours/any-origin"), evil)).await;
+    let answer = rig.send_request(from_page(get("/ours/any-origin"), evil)).await;
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.header("access-control-allow-origin"), "");
     assert_eq!(answer.header("access-control-allow-credentials"), "");
-    let answer = rig.ask(from_page(get("/theirs/any-origin"), evil)).await;
+    let answer = rig.send_request(from_page(get("/theirs/any-origin"), evil)).await;
     assert_eq!(answer.header("access-control-allow-origin"), evil);
 }
 
@@ -203,12 +206,12 @@ async fn answers_preflights_for_allowed_origins_only() {
         request.headers_mut().insert(header::ACCESS_CONTROL_REQUEST_METHOD, "POST".parse().unwrap());
         request
     };
-    let answer = rig.ask(preflight("http://localhost:3000")).await;
+    let answer = rig.send_request(preflight("http://localhost:3000")).await;
     assert_eq!(answer.status(), StatusCode::NO_CONTENT);
     assert!(answer.header("access-control-allow-headers").contains("orfa-input"));
     assert!(answer.header("access-control-allow-methods").contains("QUERY"));
     assert_eq!(answer.header("access-control-max-age"), "3600");
-    let refused = rig.ask(preflight("https://evil.example")).await;
+    let refused = rig.send_request(preflight("https://evil.example")).await;
     assert_eq!(
         (refused.status(), refused.json()["code"].as_str()),
         (StatusCode::FORBIDDEN, Some("origin-forbidden"))
@@ -223,12 +226,12 @@ routes: [{ path: /query, query: { services: [echo] }, cors: { origins: ['https:/
 ";
     let rig = GatewayFixture::new(config).await;
     for origin in ["https://evil.example", "null", "https://shop.example.org:8443"] {
-        let answer = rig.ask(from_page(post("/query", "x"), origin)).await;
+        let answer = rig.send_request(from_page(post("/query", "x"), origin)).await;
         assert_eq!(answer.json()["code"], "origin-forbidden", "{origin}");
     }
     let own = format!("http://{}", rig.address);
     for origin in ["https://shop.example.org", &own] {
-        let answer = rig.ask(from_page(post("/query", "x"), origin)).await;
+        let answer = rig.send_request(from_page(post("/query", "x"), origin)).await;
         assert_ne!(answer.status(), StatusCode::FORBIDDEN, "{origin}");
     }
 }
@@ -236,8 +239,8 @@ routes: [{ path: /query, query: { services: [echo] }, cors: { origins: ['https:/
 #[tokio::test]
 async fn writes_an_access_log_line_for_every_request() {
     let rig = GatewayFixture::new(CONFIG).await;
-    rig.ask(post("/echo/x?secret=1", "four")).await;
-    rig.ask(get("/nowhere\"")).await;
+    rig.send_request(post("/echo/x?secret=1", "four")).await;
+    rig.send_request(get("/nowhere\"")).await;
     let lines: Vec<Value> =
         rig.end().await.log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let [passed, lost] = lines.as_slice() else { panic!("{lines:?}") };
@@ -252,34 +255,34 @@ async fn writes_an_access_log_line_for_every_request() {
 #[tokio::test]
 async fn notifies_the_observer_of_every_request() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let rig = GatewayFixture::watched(CONFIG, move |seen| drop(tell.send(seen))).await;
-    rig.ask(get("/echo/x")).await;
+    let rig = GatewayFixture::with_observer(CONFIG, move |seen| drop(tell.send(seen))).await;
+    rig.send_request(get("/echo/x")).await;
     let seen = told.recv().await.unwrap();
     assert_eq!((seen.path.as_str(), seen.status, seen.code), ("/echo/x", StatusCode::OK, None));
-    assert_eq!(seen.made.len(), 1);
+    assert_eq!(seen.upstream_calls.len(), 1);
 }
 
 #[tokio::test]
 async fn a_drain_finishes_requests_in_flight_and_accepts_no_new_ones() {
     let rig = GatewayFixture::new(CONFIG).await;
-    let slow = tokio::spawn(rig.asking(get("/echo/wait")));
-    rig.upstream.arrived().await;
+    let slow = tokio::spawn(rig.send_detached(get("/echo/wait")));
+    rig.upstream.wait_until_arrived().await;
     let idle = rig.connect().await;
     rig.stop();
-    rig::closed(idle).await;
+    fixture::wait_until_closed(idle).await;
     rig.upstream.release();
     assert_eq!(slow.await.unwrap().status(), StatusCode::OK);
     assert!(tokio::net::TcpStream::connect(rig.address).await.is_err());
-    assert_eq!(rig.end().await.drained.cut_off, 0);
+    assert_eq!(rig.end().await.drained.cut_off_connections, 0);
 }
 
 #[tokio::test]
 async fn a_drain_ends_after_its_timeout() {
     let rig = GatewayFixture::new(&format!("{CONFIG}\ndrain: {{ timeout: 1ms }}")).await;
-    let slow = tokio::spawn(rig.asking_loosely(get("/echo/wait")));
-    rig.upstream.arrived().await;
+    let slow = tokio::spawn(rig.try_send_detached(get("/echo/wait")));
+    rig.upstream.wait_until_arrived().await;
     let end = rig.end().await;
-    assert_eq!(end.drained.cut_off, 1);
+    assert_eq!(end.drained.cut_off_connections, 1);
     assert!(slow.await.unwrap().is_none());
     assert!(end.log.contains("\"status\":499,\"ended\":\"early\""), "{}", end.log);
 }
@@ -304,12 +307,12 @@ fn masks_internal_errors() {
             "hunter2".to_owned()
         }
     }
-    let response = crate::respond::problem(&OwnRequests);
+    let response = crate::respond::problem_response(&OwnRequests);
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
-    let document = rig::now(response.into_body());
+    let document = fixture::read_json(response.into_body());
     let id = document["request_id"].as_str().unwrap();
     assert_eq!(document["instance"], format!("urn:orfa:request:{id}"));
     assert!(!document.to_string().contains("hunter2"));
-    let other = rig::now(crate::respond::problem(&OwnRequests).into_body());
+    let other = fixture::read_json(crate::respond::problem_response(&OwnRequests).into_body());
     assert_ne!(other["request_id"], document["request_id"]);
 }

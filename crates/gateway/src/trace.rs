@@ -124,12 +124,12 @@ impl RequestTracer {
     }
 
     /// Whether the tracer was created from an equal config.
-    pub(crate) fn is_of(&self, config: &TracesConfig) -> bool {
+    pub(crate) fn has_config(&self, config: &TracesConfig) -> bool {
         self.config == *config
     }
 
     /// Exports the spans of a completed request.
-    pub(crate) fn take(&self, finished: &FinishedRequest<'_>) {
+    pub(crate) fn export_spans(&self, finished: &FinishedRequest<'_>) {
         self.exporter.push(finished.spans());
     }
 
@@ -138,7 +138,7 @@ impl RequestTracer {
         self.exporter.finish().await;
     }
 
-    fn records(&self, parent: Option<&SpanContext>, is_trusted: bool) -> bool {
+    fn should_sample(&self, parent: Option<&SpanContext>, is_trusted: bool) -> bool {
         match parent {
             Some(parent) if is_trusted => parent.sampled,
             _ => fastrand::f64() < self.config.sample,
@@ -148,7 +148,7 @@ impl RequestTracer {
 
 /// Starts the trace of a request from its headers and the sampling decision. Without a tracer the incoming
 /// trace context is passed on unchanged.
-pub(crate) fn begin(
+pub(crate) fn start_trace(
     tracer: Option<&Arc<RequestTracer>>,
     headers: &HeaderMap,
     is_trusted: bool,
@@ -160,7 +160,7 @@ pub(crate) fn begin(
             parent: None,
         };
     };
-    match (tracer.records(parent.as_ref(), is_trusted), parent) {
+    match (tracer.should_sample(parent.as_ref(), is_trusted), parent) {
         (false, None) => StartedTrace::default(),
         // The request is not sampled here, and an untrusted client must not make services sample it.
         (false, Some(parent)) => StartedTrace {

@@ -31,9 +31,9 @@ pub(crate) struct TrustedProxies {
     networks: Vec<IpNet>,
     header: HeaderName,
     /// Whether the header is an unusual one, which is not among the known forwarding headers.
-    is_own_header: bool,
+    is_custom_header: bool,
     /// The other headers of the proxies that are passed on unchanged.
-    passed: Vec<HeaderName>,
+    passed_headers: Vec<HeaderName>,
 }
 
 /// The client as trusted proxies report it.
@@ -57,7 +57,7 @@ struct ForwardedElement<'a> {
 }
 
 /// Parses a network in the config: `10.0.0.0/8`, or a single address.
-pub(crate) fn network(text: &str) -> Option<IpNet> {
+pub(crate) fn parse_network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| Some(IpNet::from(text.parse::<IpAddr>().ok()?)))
 }
 
@@ -86,47 +86,52 @@ impl TrustedProxies {
     /// Creates the rules from the config, which has been validated.
     pub(crate) fn new(networks: &[String], header: &str) -> Self {
         let header = HeaderName::from_bytes(header.as_bytes()).unwrap_or(X_FORWARDED_FOR);
-        let networks: Vec<IpNet> = networks.iter().filter_map(|text| network(text)).collect();
-        let is_own_header = !networks.is_empty() && !is_claim(header.as_str());
-        Self { networks, header, is_own_header, passed: Vec::new() }
+        let networks: Vec<IpNet> = networks.iter().filter_map(|text| parse_network(text)).collect();
+        let is_custom_header = !networks.is_empty() && !is_claim(header.as_str());
+        Self { networks, header, is_custom_header, passed_headers: Vec::new() }
     }
 
     /// Adds the headers to pass on, which have been validated.
-    pub(crate) fn passing(self, headers: &[String]) -> Self {
+    pub(crate) fn with_passed_headers(self, headers: &[String]) -> Self {
         let names = headers.iter().filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok());
-        Self { passed: names.collect(), ..self }
+        Self { passed_headers: names.collect(), ..self }
     }
 
     /// Removes the operator's header from a request of an untrusted peer, unless it is one that is removed
     /// anyway.
-    pub(crate) fn strip(&self, headers: &mut HeaderMap) {
-        if self.is_own_header {
+    pub(crate) fn strip_custom_header(&self, headers: &mut HeaderMap) {
+        if self.is_custom_header {
             strip_field(headers, &self.header);
         }
     }
 
     /// The operator's header, unless it is one that only proxies may send anyway.
-    pub(crate) fn own_header(&self) -> Option<&HeaderName> {
-        self.is_own_header.then_some(&self.header)
+    pub(crate) fn custom_header(&self) -> Option<&HeaderName> {
+        self.is_custom_header.then_some(&self.header)
     }
 
     /// Whether the statements of this address are trusted.
-    pub(crate) fn believe(&self, address: IpAddr) -> bool {
+    pub(crate) fn is_trusted(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|network| network.contains(&address))
     }
 
     /// Returns the client that a trusted peer reports, or `None` if the peer is not trusted. `is_secure`, the
     /// state of the peer's own connection, applies if it reports nothing about TLS.
-    pub(crate) fn client(&self, peer: IpAddr, is_secure: bool, headers: &HeaderMap) -> Option<ProxiedClient> {
-        self.believe(peer).then(|| self.read(peer, is_secure, headers))
+    pub(crate) fn proxied_client(
+        &self,
+        peer: IpAddr,
+        is_secure: bool,
+        headers: &HeaderMap,
+    ) -> Option<ProxiedClient> {
+        self.is_trusted(peer).then(|| self.read_forwarded(peer, is_secure, headers))
     }
 
     /// Writes the client's data to all headers with this meaning, in place of the received ones. Other
     /// forwarding headers are removed unless the operator lists them, since proxies pass them on as clients
     /// wrote them.
-    pub(crate) fn write<B>(&self, client: &ProxiedClient, request: &mut Request<B>) {
-        strip_claims(request.headers_mut(), &self.passed);
+    pub(crate) fn write_forwarded<B>(&self, client: &ProxiedClient, request: &mut Request<B>) {
+        strip_claims(request.headers_mut(), &self.passed_headers);
         strip_field(request.headers_mut(), &self.header);
         let own = host_of(request).map(str::to_owned);
         let forwarded = ForwardedOrigin {
@@ -142,33 +147,33 @@ impl TrustedProxies {
         }
     }
 
-    fn read(&self, peer: IpAddr, is_secure: bool, headers: &HeaderMap) -> ProxiedClient {
+    fn read_forwarded(&self, peer: IpAddr, is_secure: bool, headers: &HeaderMap) -> ProxiedClient {
         if self.header == header::FORWARDED {
-            let elements = elements(headers);
-            let nodes = elements.iter().rev().map(|element| element.node.as_deref().and_then(address));
-            let chain = self.chain(peer, nodes);
+            let elements = forwarded_elements(headers);
+            let nodes = elements.iter().rev().map(|element| element.node.as_deref().and_then(parse_address));
+            let chain = self.trusted_chain(peer, nodes);
             // The element with the client's address also contains the host and scheme that the client used.
             let last = elements.len().checked_sub(chain.len() - 1).and_then(|index| elements.get(index));
             let said = last.filter(|_| chain.len() > 1).or(elements.last());
-            let host = said.and_then(|element| host(element.host.as_deref()?));
-            let proto = said.and_then(|element| scheme(element.proto.as_deref()?));
+            let host = said.and_then(|element| parse_host(element.host.as_deref()?));
+            let proto = said.and_then(|element| parse_scheme(element.proto.as_deref()?));
             return ProxiedClient::new(chain, proto.unwrap_or(is_secure), host, None);
         }
-        let chain = self.chain(peer, members(headers, &self.header).rev().map(address));
-        let place = (chain.len() - 1, members(headers, &self.header).count());
+        let chain = self.trusted_chain(peer, list_members(headers, &self.header).rev().map(parse_address));
+        let place = (chain.len() - 1, list_members(headers, &self.header).count());
         let said = |name: HeaderName| member_of(headers, &name, place);
-        let is_secure = said(X_FORWARDED_PROTO).and_then(scheme).unwrap_or(is_secure);
+        let is_secure = said(X_FORWARDED_PROTO).and_then(parse_scheme).unwrap_or(is_secure);
         let port = said(X_FORWARDED_PORT).and_then(|port| port.parse().ok().filter(|port| *port != 0));
-        let host = said(X_FORWARDED_HOST).and_then(host);
+        let host = said(X_FORWARDED_HOST).and_then(parse_host);
         ProxiedClient::new(chain, is_secure, host, port)
     }
 
     /// The addresses from the peer on, where each vouches for the next.
-    fn chain(&self, peer: IpAddr, before: impl Iterator<Item = Option<IpAddr>>) -> Vec<IpAddr> {
+    fn trusted_chain(&self, peer: IpAddr, before: impl Iterator<Item = Option<IpAddr>>) -> Vec<IpAddr> {
         let mut last = peer.to_canonical();
         let mut chain = vec![last];
         for address in before.take(MAX_PROXIES) {
-            let Some(address) = address.filter(|_| self.believe(last)) else { break };
+            let Some(address) = address.filter(|_| self.is_trusted(last)) else { break };
             last = address.to_canonical();
             chain.push(last);
         }
@@ -194,7 +199,7 @@ impl ProxiedClient {
 }
 
 /// The members of a list, across all its lines. A line that is not text yields a member that matches nothing.
-fn members<'a>(
+fn list_members<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> impl DoubleEndedIterator<Item = &'a str> + use<'a> {
@@ -210,15 +215,15 @@ fn member_of<'a>(
     name: &HeaderName,
     (distance, addresses): (usize, usize),
 ) -> Option<&'a str> {
-    let mut all = members(headers, name).rev();
-    match members(headers, name).count() {
+    let mut all = list_members(headers, name).rev();
+    match list_members(headers, name).count() {
         1 => all.next(),
         count if count == addresses => all.nth(distance.checked_sub(1)?),
         _ => None,
     }
 }
 
-fn scheme(text: &str) -> Option<bool> {
+fn parse_scheme(text: &str) -> Option<bool> {
     match text {
         text if text.eq_ignore_ascii_case("https") => Some(true),
         text if text.eq_ignore_ascii_case("http") => Some(false),
@@ -227,13 +232,13 @@ fn scheme(text: &str) -> Option<bool> {
 }
 
 /// Returns a text that is a host with an optional port and nothing else.
-fn host(text: &str) -> Option<String> {
+fn parse_host(text: &str) -> Option<String> {
     let authority = Authority::try_from(text).ok()?;
-    conform::is_plain(&authority).then(|| text.to_owned())
+    conform::is_plain_authority(&authority).then(|| text.to_owned())
 }
 
 /// Parses an address with an optional port, which may be obfuscated (RFC 7239, section 6.3).
-fn address(node: &str) -> Option<IpAddr> {
+fn parse_address(node: &str) -> Option<IpAddr> {
     if let Ok(address) = node.parse() {
         return Some(address);
     }
@@ -262,7 +267,7 @@ fn address(node: &str) -> Option<IpAddr> {
 
 /// The last elements of `Forwarded`, across its lines: more than there can be proxies, or all of them. A
 /// malformed line yields one empty element.
-fn elements(headers: &HeaderMap) -> Vec<ForwardedElement<'_>> {
+fn forwarded_elements(headers: &HeaderMap) -> Vec<ForwardedElement<'_>> {
     let mut last = Vec::new();
     for line in headers.get_all(header::FORWARDED).iter().rev() {
         match line.to_str().ok().and_then(line_elements) {
@@ -280,17 +285,17 @@ fn elements(headers: &HeaderMap) -> Vec<ForwardedElement<'_>> {
 /// Parses `for="[2001:db8::1]:4711";proto=https, for=192.0.2.1` (RFC 7239, section 4).
 fn line_elements(line: &str) -> Option<Vec<ForwardedElement<'_>>> {
     let mut elements = Vec::new();
-    for element in split(line, ',')? {
+    for element in split_outside_quotes(line, ',')? {
         let mut read = ForwardedElement::default();
         let mut is_empty = true;
-        for pair in split(element, ';')? {
+        for pair in split_outside_quotes(element, ';')? {
             let pair = pair.trim();
             if pair.is_empty() {
                 continue;
             }
             is_empty = false;
             let (name, value) = pair.split_once('=')?;
-            let value = unquoted(value)?;
+            let value = unquote(value)?;
             let place = match name {
                 name if name.eq_ignore_ascii_case("for") => &mut read.node,
                 name if name.eq_ignore_ascii_case("proto") => &mut read.proto,
@@ -310,7 +315,7 @@ fn line_elements(line: &str) -> Option<Vec<ForwardedElement<'_>>> {
 }
 
 /// Returns a token, or the content of a quoted string.
-fn unquoted(value: &str) -> Option<Cow<'_, str>> {
+fn unquote(value: &str) -> Option<Cow<'_, str>> {
     let Some(rest) = value.strip_prefix('"') else {
         return (!value.is_empty() && !value.contains('"')).then_some(Cow::Borrowed(value));
     };
@@ -332,7 +337,7 @@ fn unquoted(value: &str) -> Option<Cow<'_, str>> {
 
 /// Splits a text at separators outside of quotes. Returns `None` if a quote is not closed, or if there are
 /// more than [`MAX_PARTS`] parts.
-fn split(text: &str, separator: char) -> Option<Vec<&str>> {
+fn split_outside_quotes(text: &str, separator: char) -> Option<Vec<&str>> {
     let (mut is_quoted, mut is_escaped, mut begin, mut parts) = (false, false, 0, Vec::new());
     for (index, letter) in text.char_indices() {
         match letter {

@@ -22,7 +22,7 @@ use crate::client::ClientInfo;
 use crate::server::limiter::{LimitReached, UnsentPermit};
 
 /// The size up to which pieces are not counted.
-pub(crate) const SMALL: u64 = 16 << 10;
+pub(crate) const UNCOUNTED_BYTES: u64 = 16 << 10;
 
 /// A body whose pieces are counted.
 struct CountedBody {
@@ -31,9 +31,9 @@ struct CountedBody {
     /// The permit for the current piece.
     permit: Option<UnsentPermit>,
     /// The permit for all the bytes that the response holds.
-    whole: Option<UnsentPermit>,
+    response_permit: Option<UnsentPermit>,
     /// Whether the pieces are included in the bytes that the response holds.
-    is_held: bool,
+    is_counted_whole: bool,
     /// The limit that the bytes of the response would exceed.
     refusal: Option<LimitReached>,
 }
@@ -61,7 +61,7 @@ pub(crate) fn attach_to_value(permit: impl Send + 'static, value: &mut HeaderVal
 }
 
 /// Wraps the response's body to count its bytes. Leaves small responses as they are.
-pub(crate) fn keep(
+pub(crate) fn count_unsent(
     mut response: Response<StreamedServiceBody>,
     client: &ClientInfo,
 ) -> Response<StreamedServiceBody> {
@@ -69,16 +69,19 @@ pub(crate) fn keep(
     response.extensions_mut().remove::<JsonTree>();
     let held = response.extensions_mut().remove::<HeldBytes>().map_or(0, |held| held.0);
     let size = response.body().size_hint();
-    if held <= SMALL && size.upper().is_some_and(|size| size <= SMALL) {
+    if held <= UNCOUNTED_BYTES && size.upper().is_some_and(|size| size <= UNCOUNTED_BYTES) {
         return response;
     }
     let (whole, refusal) = match held {
-        0..=SMALL => (None, None),
-        held => client.keep(held).map_or_else(|limit| (None, Some(limit)), |permit| (permit, None)),
+        0..=UNCOUNTED_BYTES => (None, None),
+        held => client.reserve_unsent(held).map_or_else(|limit| (None, Some(limit)), |permit| (permit, None)),
     };
     let is_held = whole.is_some() && size.exact().is_some();
     let client = client.clone();
-    response.map(|body| CountedBody { body, client, permit: None, whole, is_held, refusal }.boxed_unsync())
+    response.map(|body| {
+        CountedBody { body, client, permit: None, response_permit: whole, is_counted_whole: is_held, refusal }
+            .boxed_unsync()
+    })
 }
 
 impl http_body::Body for CountedBody {
@@ -102,11 +105,11 @@ impl http_body::Body for CountedBody {
             Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
         };
         let size = data.len() as u64;
-        if size > SMALL && !self.is_held {
-            self.permit = self.client.keep(size)?;
+        if size > UNCOUNTED_BYTES && !self.is_counted_whole {
+            self.permit = self.client.reserve_unsent(size)?;
         }
         let is_last = self.body.is_end_stream();
-        let data = if is_last { self.last(data) } else { data };
+        let data = if is_last { self.attach_permits(data) } else { data };
         Poll::Ready(Some(Ok(Frame::data(data))))
     }
 
@@ -121,8 +124,8 @@ impl http_body::Body for CountedBody {
 
 impl CountedBody {
     /// Attaches the permits to the last piece, since the body is not polled again after it.
-    fn last(&mut self, data: Bytes) -> Bytes {
-        let permits = [self.permit.take(), self.whole.take()];
+    fn attach_permits(&mut self, data: Bytes) -> Bytes {
+        let permits = [self.permit.take(), self.response_permit.take()];
         if permits.iter().all(Option::is_none) {
             return data;
         }
@@ -145,7 +148,7 @@ mod tests {
     const PIECE: usize = 8 << 10;
 
     /// Returns a response in small pieces that holds this number of bytes.
-    fn holding(bytes: usize) -> Response<StreamedServiceBody> {
+    fn response_holding(bytes: usize) -> Response<StreamedServiceBody> {
         let pieces = std::iter::repeat_n(Bytes::from(vec![b'x'; PIECE]), bytes / PIECE);
         let mut response = Response::new(body::from_pieces(bytes, pieces));
         response.extensions_mut().insert(HeldBytes(bytes as u64));
@@ -159,24 +162,33 @@ mod tests {
 
     #[tokio::test]
     async fn counts_a_composed_response_until_its_last_piece_is_dropped() {
-        let client = ClientInfo::that_may_leave(100 << 10);
-        let mut first = keep(holding(64 << 10), &client).into_body();
-        assert!(is_refused(keep(holding(64 << 10), &client)).await, "nothing of the first was taken");
-        assert!(!is_refused(keep(holding(32 << 10), &client)).await, "there is room for this one");
+        let client = ClientInfo::with_unsent_limit(100 << 10);
+        let mut first = count_unsent(response_holding(64 << 10), &client).into_body();
+        assert!(
+            is_refused(count_unsent(response_holding(64 << 10), &client)).await,
+            "nothing of the first was taken"
+        );
+        assert!(
+            !is_refused(count_unsent(response_holding(32 << 10), &client)).await,
+            "there is room for this one"
+        );
         let mut last = Bytes::new();
         while let Some(frame) = first.frame().await {
             last = frame.unwrap().into_data().unwrap();
         }
         drop(first);
-        assert!(is_refused(keep(holding(64 << 10), &client)).await, "the last piece is not dropped yet");
+        assert!(
+            is_refused(count_unsent(response_holding(64 << 10), &client)).await,
+            "the last piece is not dropped yet"
+        );
         drop(last);
-        assert!(!is_refused(keep(holding(64 << 10), &client)).await);
+        assert!(!is_refused(count_unsent(response_holding(64 << 10), &client)).await);
     }
 
     #[tokio::test]
     async fn counts_a_response_of_one_piece_until_it_is_dropped() {
-        let client = ClientInfo::that_may_leave(100 << 10);
-        let whole = || keep(Response::new(body::full(vec![b'x'; 64 << 10])), &client);
+        let client = ClientInfo::with_unsent_limit(100 << 10);
+        let whole = || count_unsent(Response::new(body::full(vec![b'x'; 64 << 10])), &client);
         let piece = whole().into_body().frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(piece.len(), 64 << 10);
         assert!(is_refused(whole()).await);
@@ -186,11 +198,11 @@ mod tests {
 
     #[tokio::test]
     async fn counts_a_short_response_that_holds_many_bytes() {
-        let client = ClientInfo::that_may_leave(100 << 10);
+        let client = ClientInfo::with_unsent_limit(100 << 10);
         let short = || {
             let mut response = Response::new(body::full(vec![b'x'; PIECE]));
             response.extensions_mut().insert(HeldBytes(64 << 10));
-            keep(response, &client)
+            count_unsent(response, &client)
         };
         let _first = short();
         assert!(is_refused(short()).await);
@@ -200,6 +212,6 @@ mod tests {
     fn a_tree_does_not_outlive_the_body() {
         let mut response = Response::new(empty());
         response.extensions_mut().insert(JsonTree::NULL);
-        assert!(keep(response, &ClientInfo::for_tests()).extensions().get::<JsonTree>().is_none());
+        assert!(count_unsent(response, &ClientInfo::for_tests()).extensions().get::<JsonTree>().is_none());
     }
 }

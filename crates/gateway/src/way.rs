@@ -56,7 +56,7 @@ impl RouteHandler {
     }
 
     /// The site that long polls of this handler are counted under.
-    pub(crate) fn site(&self) -> PollSite {
+    pub(crate) fn poll_site(&self) -> PollSite {
         match self {
             Self::Query(_) => PollSite::Query,
             Self::Script(_) => PollSite::Script,
@@ -86,7 +86,7 @@ impl RouteHandler {
     }
 
     /// Adds headers that every response of this handler has, including refusals: for a query, its time.
-    pub(crate) fn complete(&self, entry: &RequestContext, headers: &mut HeaderMap) {
+    pub(crate) fn add_timing_header(&self, entry: &RequestContext, headers: &mut HeaderMap) {
         if matches!(self, Self::Query(_)) && !headers.keys().any(|name| *name == SERVER_TIMING) {
             let total = format!("total;dur={:.2}", entry.age().as_secs_f64() * 1000.0);
             headers.extend(HeaderValue::from_str(&total).ok().map(|total| (SERVER_TIMING, total)));
@@ -133,12 +133,12 @@ impl RouteHandler {
     }
 
     /// The client's headers that its service receives, credentials included.
-    pub(crate) fn forwarded(&self) -> &[HeaderName] {
+    pub(crate) fn forwarded_headers(&self) -> &[HeaderName] {
         match self {
             Self::Query(_) | Self::Script(_) | Self::Aggregate(_) | Self::Graphql(_) | Self::Catalogue(_) => {
                 &[]
             }
-            Self::Proxy(proxy) => proxy.forwarded(),
+            Self::Proxy(proxy) => proxy.forwarded_headers(),
         }
     }
 

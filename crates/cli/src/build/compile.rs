@@ -7,7 +7,7 @@ use environments::toolchain::ClangToolchain;
 use query_abi::{CONSTRUCTORS, ENTRY, layout};
 
 use super::error::BuildError;
-use super::fit::DATA_END;
+use super::module_check::DATA_END;
 use super::object::ObjectFileInfo;
 
 /// The header that a query includes.

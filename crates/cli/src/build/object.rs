@@ -7,7 +7,7 @@ use query_abi::ENTRY;
 use super::error::BuildError;
 
 /// Data symbols that the linker itself defines.
-const OF_THE_LINKER: &[&str] = &["__data_end", "__global_base", "__dso_handle"];
+const LINKER_SYMBOLS: &[&str] = &["__data_end", "__global_base", "__dso_handle"];
 
 /// Facts about an object file.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,10 +20,10 @@ pub(super) struct ObjectFileInfo {
 
 /// Reads the facts of an object file, and rejects one that can't become a query.
 pub(super) fn inspect(object: &[u8]) -> Result<ObjectFileInfo, BuildError> {
-    let facts = facts(object)?;
+    let facts = read_info(object)?;
     if !facts.undefined_data.is_empty() {
         let names = facts.undefined_data;
-        let hint = hint(&names);
+        let hint = undefined_data_hint(&names);
         return Err(BuildError::UndefinedData { names: names.join(", "), hint });
     }
     if !facts.has_entry {
@@ -32,7 +32,7 @@ pub(super) fn inspect(object: &[u8]) -> Result<ObjectFileInfo, BuildError> {
     Ok(facts)
 }
 
-fn facts(object: &[u8]) -> Result<ObjectFileInfo, BuildError> {
+fn read_info(object: &[u8]) -> Result<ObjectFileInfo, BuildError> {
     let mut facts = ObjectFileInfo::default();
     let mut is_object = false;
     for payload in Parser::new(0).parse_all(object) {
@@ -43,7 +43,9 @@ fn facts(object: &[u8]) -> Result<ObjectFileInfo, BuildError> {
             match subsection? {
                 Linking::InitFuncs(functions) => facts.has_constructors = functions.count() > 0,
                 Linking::SymbolTable(symbols) => {
-                    symbols.into_iter().try_for_each(|symbol| symbol.map(|symbol| facts.symbol(&symbol)))?;
+                    symbols
+                        .into_iter()
+                        .try_for_each(|symbol| symbol.map(|symbol| facts.add_symbol(&symbol)))?;
                 }
                 _ => {}
             }
@@ -53,14 +55,14 @@ fn facts(object: &[u8]) -> Result<ObjectFileInfo, BuildError> {
 }
 
 impl ObjectFileInfo {
-    fn symbol(&mut self, symbol: &SymbolInfo<'_>) {
+    fn add_symbol(&mut self, symbol: &SymbolInfo<'_>) {
         match symbol {
             SymbolInfo::Func { flags, name: Some(ENTRY), .. } => {
                 self.has_entry |= !flags.contains(SymbolFlags::UNDEFINED);
             }
             SymbolInfo::Data { flags, name, symbol: None } => {
                 let may_be_absent = flags.contains(SymbolFlags::BINDING_WEAK);
-                if !may_be_absent && !OF_THE_LINKER.contains(name) {
+                if !may_be_absent && !LINKER_SYMBOLS.contains(name) {
                     self.undefined_data.push((*name).to_owned());
                 }
             }
@@ -70,7 +72,7 @@ impl ObjectFileInfo {
 }
 
 /// Returns a hint for undefined data of the C library.
-fn hint(names: &[String]) -> &'static str {
+fn undefined_data_hint(names: &[String]) -> &'static str {
     let any = |known: &[&str]| names.iter().any(|name| known.contains(&name.as_str()));
     if any(&["stdout", "stderr", "stdin"]) {
         " (to print, use orfa_log())"

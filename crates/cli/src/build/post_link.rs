@@ -31,21 +31,21 @@ pub(super) fn rewrite(
     environment: &str,
     metadata: Option<&ModuleMetadata>,
 ) -> Result<Vec<u8>, BuildError> {
-    let plan = PostLinkPlan::read(linked)?;
+    let plan = PostLinkPlan::from_module(linked)?;
     let mut module = Module::new();
     for payload in Parser::new(0).parse_all(linked) {
         match &payload? {
             Payload::ImportSection(section) => {
-                module.section(&imports(section, &plan, environment)?);
+                module.section(&rewrite_imports(section, &plan, environment)?);
             }
             Payload::GlobalSection(section) => {
-                let globals = globals(section, &plan)?;
+                let globals = rewrite_globals(section, &plan)?;
                 if !globals.is_empty() {
                     module.section(&globals);
                 }
             }
             Payload::ExportSection(section) => {
-                module.section(&exports(section)?);
+                module.section(&rewrite_exports(section)?);
             }
             Payload::CustomSection(_) => {}
             other => {
@@ -64,7 +64,7 @@ pub(super) fn rewrite(
 }
 
 impl PostLinkPlan {
-    fn read(linked: &[u8]) -> Result<Self, BuildError> {
+    fn from_module(linked: &[u8]) -> Result<Self, BuildError> {
         let mut plan = Self::default();
         for payload in Parser::new(0).parse_all(linked) {
             match payload? {
@@ -73,14 +73,14 @@ impl PostLinkPlan {
                     plan.has_stack = first.is_some_and(|global| global.ty.mutable);
                 }
                 Payload::ElementSection(section) => plan.uses_table |= section.count() > 0,
-                Payload::CodeSectionEntry(body) => plan.code(&body)?,
+                Payload::CodeSectionEntry(body) => plan.scan_code(&body)?,
                 _ => {}
             }
         }
         Ok(plan)
     }
 
-    fn code(&mut self, body: &FunctionBody<'_>) -> Result<(), BuildError> {
+    fn scan_code(&mut self, body: &FunctionBody<'_>) -> Result<(), BuildError> {
         for operator in body.get_operators_reader()? {
             match operator? {
                 Operator::CallIndirect { .. } => self.uses_table = true,
@@ -92,7 +92,7 @@ impl PostLinkPlan {
     }
 }
 
-fn imports(
+fn rewrite_imports(
     section: &ImportSectionReader<'_>,
     plan: &PostLinkPlan,
     environment: &str,
@@ -115,7 +115,7 @@ fn imports(
 
 /// Returns the globals without the stack pointer, which is first, and `__data_end`, which code can't
 /// reference: the linker puts exported addresses last, as constants.
-fn globals(
+fn rewrite_globals(
     section: &wasmparser::GlobalSectionReader<'_>,
     plan: &PostLinkPlan,
 ) -> Result<GlobalSection, BuildError> {
@@ -130,7 +130,7 @@ fn globals(
     Ok(kept)
 }
 
-fn exports(section: &wasmparser::ExportSectionReader<'_>) -> Result<ExportSection, BuildError> {
+fn rewrite_exports(section: &wasmparser::ExportSectionReader<'_>) -> Result<ExportSection, BuildError> {
     let mut exports = ExportSection::new();
     for export in section.clone() {
         let export = export?;

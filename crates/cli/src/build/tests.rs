@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use query_abi::{CONSTRUCTORS, ENVIRONMENT_C, SECTION, STACK_POINTER, TABLE};
 use wasmparser::{ExternalKind, Parser, Payload, TypeRef};
 
-use super::{BuildError, BuildOptions, BuiltModule, ModuleMetadata, build, finish, object};
+use super::{BuildError, BuildOptions, BuiltModule, ModuleMetadata, build, check_and_rewrite, object};
 
 /// The maximum size of an example's module, in bytes, plain and after gzip.
 const EXAMPLE_RAW: usize = 1200;
@@ -23,7 +23,7 @@ fn build_text(text: &str) -> Result<BuiltModule, BuildError> {
     build(&source, &BuildOptions::default())
 }
 
-fn refusal(text: &str) -> BuildError {
+fn build_error(text: &str) -> BuildError {
     build_text(text).expect_err("the program must be refused")
 }
 
@@ -31,7 +31,7 @@ fn refusal(text: &str) -> BuildError {
 type ModuleImport = (String, String, bool);
 
 /// Returns the imports and exports of a module, and the names of its custom sections.
-fn outline(wasm: &[u8]) -> (Vec<ModuleImport>, Vec<String>, Vec<String>) {
+fn module_outline(wasm: &[u8]) -> (Vec<ModuleImport>, Vec<String>, Vec<String>) {
     let (mut imports, mut exports, mut sections) = (vec![], vec![], vec![]);
     for payload in Parser::new(0).parse_all(wasm) {
         match payload.expect("a well-formed module") {
@@ -55,23 +55,23 @@ fn outline(wasm: &[u8]) -> (Vec<ModuleImport>, Vec<String>, Vec<String>) {
 }
 
 fn imports_of(wasm: &[u8]) -> Vec<String> {
-    outline(wasm).0.into_iter().map(|(_, name, _)| name).collect()
+    module_outline(wasm).0.into_iter().map(|(_, name, _)| name).collect()
 }
 
 #[test]
 fn examples_are_small_and_import_only_from_the_environment() {
     for name in ["second.c", "notify_admins.c", "orders.c"] {
         let built = build(&example(name), &BuildOptions::default()).expect(name);
-        println!("{name}: {} bytes, {} with gzip", built.raw, built.gzip);
+        println!("{name}: {} bytes, {} with gzip", built.raw_size, built.gzip_size);
         assert_eq!(built.warnings, "", "{name}");
         assert!(
-            built.raw <= EXAMPLE_RAW && built.gzip <= EXAMPLE_GZIP,
+            built.raw_size <= EXAMPLE_RAW && built.gzip_size <= EXAMPLE_GZIP,
             "{name}: {} {}",
-            built.raw,
-            built.gzip
+            built.raw_size,
+            built.gzip_size
         );
         wasmparser::validate(&built.wasm).expect(name);
-        let (imports, exports, sections) = outline(&built.wasm);
+        let (imports, exports, sections) = module_outline(&built.wasm);
         assert!(imports.iter().all(|(module, ..)| module == ENVIRONMENT_C), "{imports:?}");
         assert_eq!(exports, ["orfa"], "{name}");
         assert_eq!(sections, [""; 0], "{name}");
@@ -82,7 +82,7 @@ fn examples_are_small_and_import_only_from_the_environment() {
 fn imports_only_functions_in_use() {
     let built = build_text("void orfa(const void *input, int len) {}").expect("the smallest program");
     assert_eq!(imports_of(&built.wasm), ["memory"]);
-    assert!(built.raw < 80, "{}", built.raw);
+    assert!(built.raw_size < 80, "{}", built.raw_size);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn exports_constructors_if_present() {
          void orfa(const void *input, int len) { orfa_status(ready ? 200 : 500); }",
     )
     .expect("a program with a constructor");
-    assert!(outline(&built.wasm).1.contains(&CONSTRUCTORS.to_owned()));
+    assert!(module_outline(&built.wasm).1.contains(&CONSTRUCTORS.to_owned()));
 }
 
 #[test]
@@ -121,30 +121,30 @@ fn writes_metadata_only_on_request() {
     metadata.declare("order:get+post");
     let options = BuildOptions { metadata: Some(metadata), ..BuildOptions::default() };
     let built = build(&example("second.c"), &options).expect("second.c");
-    assert_eq!(outline(&built.wasm).2, [SECTION]);
+    assert_eq!(module_outline(&built.wasm).2, [SECTION]);
     let text = r#"{"language":"c","name":"second","services":{"order":["GET","POST"],"profile":["GET"]}}"#;
     assert!(built.wasm.ends_with(text.as_bytes()));
 }
 
 #[test]
 fn rejects_undefined_data_by_name() {
-    let error = refusal(
+    let error = build_error(
         "extern int rate; int *orfa_x; void orfa(const void *i, int l) { orfa_x = &rate; *orfa_x = l; }",
     );
     assert_eq!(error.code(), "data-undefined");
     assert!(error.to_string().contains("undefined data rate:"), "{error}");
-    let error = refusal("#include <stdio.h>\nvoid orfa(const void *i, int l) { fputs(\"x\", stderr); }");
+    let error = build_error("#include <stdio.h>\nvoid orfa(const void *i, int l) { fputs(\"x\", stderr); }");
     assert!(error.to_string().contains("stderr") && error.to_string().contains("orfa_log"), "{error}");
 }
 
 #[test]
 fn reports_excess_data_in_bytes() {
-    let zeroed = refusal(
+    let zeroed = build_error(
         "static char big[65536 + 100]; char *p; void orfa(const void *i, int l) { p = big; big[l] = 1; }",
     );
     assert_eq!(zeroed.code(), "data-overrun");
     assert!(zeroed.to_string().contains("104 bytes too large"), "{zeroed}");
-    let filled = refusal(
+    let filled = build_error(
         "char *p; static char big[70000] = {1}; void orfa(const void *i, int l) { p = big; big[l] = 1; }",
     );
     assert_eq!(filled.code(), "data-overrun");
@@ -152,17 +152,18 @@ fn reports_excess_data_in_bytes() {
 
 #[test]
 fn suggests_the_nearest_environment_function() {
-    let error = refusal("int orfa_lenght(int); void orfa(const void *i, int l) { orfa_lenght(l); }");
+    let error = build_error("int orfa_lenght(int); void orfa(const void *i, int l) { orfa_lenght(l); }");
     assert_eq!(error.code(), "function-unknown");
     assert!(error.to_string().contains("did you mean `orfa_len`?"), "{error}");
-    let error = refusal("#include <stdio.h>\nvoid orfa(const void *i, int l) { printf(\"%d\", l); }");
+    let error = build_error("#include <stdio.h>\nvoid orfa(const void *i, int l) { printf(\"%d\", l); }");
     assert!(error.to_string().contains("orfa_log"), "{error}");
 }
 
 #[test]
 fn rejects_functions_declared_with_other_types() {
-    let error =
-        refusal("double orfa_len(double); double x; void orfa(const void *i, int l) { x = orfa_len(x); }");
+    let error = build_error(
+        "double orfa_len(double); double x; void orfa(const void *i, int l) { x = orfa_len(x); }",
+    );
     assert_eq!(error.code(), "function-signature");
     assert!(
         error.to_string().contains("(f64) -> (f64)") && error.to_string().contains("(i32) -> (i32)"),
@@ -172,7 +173,7 @@ fn rejects_functions_declared_with_other_types() {
 
 #[test]
 fn rejects_imports_from_other_modules() {
-    let error = refusal(
+    let error = build_error(
         "__attribute__((import_module(\"wasi\"), import_name(\"fd_write\"))) int out(int);\n\
          void orfa(const void *i, int l) { out(l); }",
     );
@@ -181,14 +182,14 @@ fn rejects_imports_from_other_modules() {
 
 #[test]
 fn requires_the_entry_point_with_its_signature() {
-    assert_eq!(refusal("int answer(void) { return 42; }").code(), "entry-missing");
-    let error = refusal("int orfa(void) { return 42; }");
+    assert_eq!(build_error("int answer(void) { return 42; }").code(), "entry-missing");
+    let error = build_error("int orfa(void) { return 42; }");
     assert_eq!((error.code(), error.to_string().contains("() -> (i32)")), ("entry-signature", true));
 }
 
 #[test]
 fn reports_compiler_errors() {
-    let error = refusal("void orfa(const void *input, int len) { return 1 }");
+    let error = build_error("void orfa(const void *input, int len) { return 1 }");
     assert_eq!(error.code(), "compile-failed");
     assert!(error.to_string().contains("program.c:1:"), "{error}");
 }
@@ -205,7 +206,7 @@ fn truncated_objects_and_modules_never_panic() {
     let wasm = build(&example("second.c"), &BuildOptions::default()).expect("second.c").wasm;
     for len in 0..wasm.len() {
         assert!(object::inspect(&wasm[..len]).is_err(), "{len}");
-        assert!(finish(&wasm[..len], &BuildOptions::default()).is_err(), "{len}");
+        assert!(check_and_rewrite(&wasm[..len], &BuildOptions::default()).is_err(), "{len}");
     }
     assert_eq!(object::inspect(&wasm).expect_err("a module is not an object").code(), "module-malformed");
 }

@@ -36,10 +36,10 @@ pub(crate) struct ProgramCallResponse {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     /// Bytes of the whole HTTP messages.
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
     /// The time from the first byte of the request to the last of the response, on an established connection.
-    pub(crate) took: Duration,
+    pub(crate) duration: Duration,
 }
 
 /// The parts of a URL.
@@ -55,13 +55,14 @@ impl ProgramCallRequest {
     /// Sends the request and waits for the complete response.
     pub(crate) async fn send(&self) -> Result<ProgramCallResponse, CliError> {
         let target = CallUrl::parse(&self.url)?;
-        let request = self.request(&target)?;
+        let request = self.build_request(&target)?;
         let counts = Arc::new(TransferredBytes::default());
         let address = (target.host.as_str(), target.port);
-        let stream = TcpStream::connect(address).await.map_err(|error| unreachable(&self.url, &error))?;
+        let stream =
+            TcpStream::connect(address).await.map_err(|error| unreachable_error(&self.url, &error))?;
         let _ = stream.set_nodelay(true);
         let counted = TokioIo::new(CountedStream { stream, counts: Arc::clone(&counts) });
-        let broken = |error: hyper::Error| broken(&self.url, &error);
+        let broken = |error: hyper::Error| incomplete_response(&self.url, &error);
         let started = Instant::now();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(counted).await.map_err(broken)?;
@@ -72,13 +73,13 @@ impl ProgramCallRequest {
             status: parts.status,
             headers: parts.headers,
             body,
-            sent: counts.sent.load(Relaxed),
-            received: counts.received.load(Relaxed),
-            took: started.elapsed(),
+            bytes_sent: counts.sent.load(Relaxed),
+            bytes_received: counts.received.load(Relaxed),
+            duration: started.elapsed(),
         })
     }
 
-    fn request(&self, target: &CallUrl) -> Result<Request<Full<Bytes>>, CliError> {
+    fn build_request(&self, target: &CallUrl) -> Result<Request<Full<Bytes>>, CliError> {
         let mut request = Request::post(&target.path)
             .header(header::HOST, &target.authority)
             .header(header::USER_AGENT, concat!("orfa/", env!("CARGO_PKG_VERSION")))
@@ -86,13 +87,13 @@ impl ProgramCallRequest {
         if let Some(input) = &self.input {
             request = request.header("orfa-input", input.len());
         }
-        let mut request = request.body(Full::new(self.body())).map_err(|_| bad_url(&self.url))?;
+        let mut request = request.body(Full::new(self.build_body())).map_err(|_| bad_url_error(&self.url))?;
         request.headers_mut().extend(self.headers.clone());
         Ok(request)
     }
 
     /// The input, followed by the program.
-    fn body(&self) -> Bytes {
+    fn build_body(&self) -> Bytes {
         match &self.input {
             None => self.program.clone(),
             Some(input) => [input.as_ref(), self.program.as_ref()].concat().into(),
@@ -102,10 +103,12 @@ impl ProgramCallRequest {
 
 impl CallUrl {
     fn parse(url: &str) -> Result<Self, CliError> {
-        let uri: Uri = url.parse().map_err(|_| bad_url(url))?;
-        let (Some(host), Some(authority)) = (uri.host(), uri.authority()) else { return Err(bad_url(url)) };
+        let uri: Uri = url.parse().map_err(|_| bad_url_error(url))?;
+        let (Some(host), Some(authority)) = (uri.host(), uri.authority()) else {
+            return Err(bad_url_error(url));
+        };
         if uri.scheme_str() != Some("http") {
-            return Err(bad_url(url));
+            return Err(bad_url_error(url));
         }
         Ok(Self {
             host: host.trim_matches(['[', ']']).to_owned(),
@@ -116,17 +119,17 @@ impl CallUrl {
     }
 }
 
-fn bad_url(url: &str) -> CliError {
+fn bad_url_error(url: &str) -> CliError {
     let hint = format!("write it like {}; https is not supported here yet", super::DEFAULT_URL);
     CliError::usage("bad-url", format!("`{url}` is not the URL of a query route"), hint)
 }
 
-fn unreachable(url: &str, error: &std::io::Error) -> CliError {
+fn unreachable_error(url: &str, error: &std::io::Error) -> CliError {
     let hint = "is `orfa dev` or `orfa serve` running there? `--url` selects another gateway";
     CliError::failed("no-gateway", format!("can't connect to {url}: {error}"), hint)
 }
 
-fn broken(url: &str, error: &hyper::Error) -> CliError {
+fn incomplete_response(url: &str, error: &hyper::Error) -> CliError {
     let hint = "is the server a gateway, and is it still running? See its log";
     CliError::failed("no-answer", format!("{url} gave no complete response: {error}"), hint)
 }

@@ -4,7 +4,7 @@
 use serde::de::IgnoredAny;
 
 /// Formats a text in lines; `None` if it isn't JSON.
-pub(super) fn json(text: &[u8]) -> Option<String> {
+pub(super) fn format_json(text: &[u8]) -> Option<String> {
     serde_json::from_slice::<IgnoredAny>(text).ok()?;
     let mut lines = PrettyLines::default();
     for sign in std::str::from_utf8(text).ok()?.chars() {
@@ -20,7 +20,7 @@ struct PrettyLines {
     in_string: bool,
     escaped: bool,
     /// Whether a bracket was opened that is still empty.
-    opened: bool,
+    is_bracket_empty: bool,
 }
 
 impl PrettyLines {
@@ -41,19 +41,19 @@ impl PrettyLines {
 
     fn close(&mut self, sign: char) {
         self.depth = self.depth.saturating_sub(1);
-        if !std::mem::take(&mut self.opened) {
+        if !std::mem::take(&mut self.is_bracket_empty) {
             self.new_line();
         }
         self.text.push(sign);
     }
 
     fn push_outside(&mut self, sign: char) {
-        if std::mem::take(&mut self.opened) {
+        if std::mem::take(&mut self.is_bracket_empty) {
             self.new_line();
         }
         self.text.push(sign);
         match sign {
-            '[' | '{' => (self.opened, self.depth) = (true, self.depth + 1),
+            '[' | '{' => (self.is_bracket_empty, self.depth) = (true, self.depth + 1),
             ',' => self.new_line(),
             ':' => self.text.push(' '),
             '"' => self.in_string = true,
@@ -69,7 +69,7 @@ impl PrettyLines {
 
 #[cfg(test)]
 mod tests {
-    use super::json;
+    use super::format_json;
 
     #[test]
     fn values_keep_their_spelling() {
@@ -83,13 +83,13 @@ mod tests {
   "b \"[,:": [],
   "c": null
 }"#;
-        assert_eq!(json(text).as_deref(), Some(expected));
+        assert_eq!(format_json(text).as_deref(), Some(expected));
     }
 
     #[test]
     fn ignores_invalid_json() {
-        assert_eq!(json(b"{\"a\":"), None);
-        assert_eq!(json(b"\xff"), None);
-        assert_eq!(json(br#""a\\""#).as_deref(), Some(r#""a\\""#));
+        assert_eq!(format_json(b"{\"a\":"), None);
+        assert_eq!(format_json(b"\xff"), None);
+        assert_eq!(format_json(br#""a\\""#).as_deref(), Some(r#""a\\""#));
     }
 }

@@ -37,7 +37,7 @@ struct FailedCall {
 
 impl PrintedProblem {
     /// Returns the problem document in a response, if there is one.
-    pub(super) fn of(answer: &ProgramCallResponse) -> Option<Self> {
+    pub(super) fn from_response(answer: &ProgramCallResponse) -> Option<Self> {
         let media_type = answer.headers.get(http::header::CONTENT_TYPE)?.to_str().ok()?;
         if !media_type.starts_with("application/problem+json") {
             return None;
@@ -50,7 +50,12 @@ impl PrintedProblem {
     }
 
     /// The problem that a replayed run ended with.
-    pub(crate) fn replayed(code: String, detail: String, place: Option<(u32, u32)>, console: String) -> Self {
+    pub(crate) fn from_replay(
+        code: String,
+        detail: String,
+        place: Option<(u32, u32)>,
+        console: String,
+    ) -> Self {
         let (line, column) = place.map(|(line, column)| (line as usize, column as usize)).unzip();
         let (code, detail, console) = (Some(code), Some(detail), Some(console.into()));
         Self { code, detail, line, column, console, status: 422, ..Self::default() }
@@ -59,19 +64,20 @@ impl PrintedProblem {
     /// Renders the problem as text.
     pub(crate) fn render(&self, program: &PreparedProgram, width: usize) -> String {
         let mut text = String::new();
-        let report = self.report(program);
+        let report = self.build_report(program);
         let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(width);
         if handler.render_report(&mut text, report.as_ref()).is_err() {
             text = format!("{report}\n");
         }
-        text + &self.made() + &self.printed()
+        text + &self.format_calls() + &self.format_console()
     }
 
-    fn report(&self, program: &PreparedProgram) -> Report {
+    fn build_report(&self, program: &PreparedProgram) -> Report {
         let mut diagnostic = MietteDiagnostic::new(self.headline());
         diagnostic.code.clone_from(&self.code);
         diagnostic.help.clone_from(&self.hint);
-        let Some((source, place)) = program.source().and_then(|source| Some((source, self.place(source)?)))
+        let Some((source, place)) =
+            program.source().and_then(|source| Some((source, self.byte_range(source)?)))
         else {
             return diagnostic.into();
         };
@@ -90,7 +96,7 @@ impl PrintedProblem {
     }
 
     /// The byte range of the character at `line` and `column`, which both count from 1.
-    fn place(&self, source: &str) -> Option<std::ops::Range<usize>> {
+    fn byte_range(&self, source: &str) -> Option<std::ops::Range<usize>> {
         let line = source.split_inclusive('\n').nth(self.line?.checked_sub(1)?)?;
         let start = line.as_ptr() as usize - source.as_ptr() as usize;
         let signs = line.trim_end().char_indices();
@@ -99,18 +105,18 @@ impl PrintedProblem {
         Some(start + offset..start + offset + length)
     }
 
-    fn made(&self) -> String {
+    fn format_calls(&self) -> String {
         if self.calls.is_empty() {
             return String::new();
         }
-        let lines = self.calls.iter().map(FailedCall::line);
+        let lines = self.calls.iter().map(FailedCall::format_line);
         format!("  {}\n{}", paint(terminal::BOLD, "calls"), lines.collect::<String>())
     }
 
-    fn printed(&self) -> String {
+    fn format_console(&self) -> String {
         let lines = match &self.console {
-            Some(Value::String(text)) => text.lines().map(indented).collect(),
-            Some(Value::Array(lines)) => lines.iter().map(|line| indented(&plain(line))).collect(),
+            Some(Value::String(text)) => text.lines().map(indent_line).collect(),
+            Some(Value::Array(lines)) => lines.iter().map(|line| indent_line(&plain_text(line))).collect(),
             _ => String::new(),
         };
         if lines.is_empty() {
@@ -121,22 +127,22 @@ impl PrintedProblem {
 }
 
 impl FailedCall {
-    fn line(&self) -> String {
+    fn format_line(&self) -> String {
         let Self { service, method, path, status } = self;
-        let text = plain(status);
+        let text = plain_text(status);
         let style = match CallBarOutcome::parse(&text) {
             CallBarOutcome::Status(status) => draw::status_style(status),
-            CallBarOutcome::Not(_) => terminal::RED,
+            CallBarOutcome::NoStatus(_) => terminal::RED,
         };
         format!("    {service} {method} {path}  {}\n", paint(style, &text))
     }
 }
 
-fn indented(line: &str) -> String {
+fn indent_line(line: &str) -> String {
     format!("    {line}\n")
 }
 
 /// A string without its quotes, or any other value as JSON.
-fn plain(value: &Value) -> String {
+fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -19,11 +19,11 @@ impl PreparedProgram {
     pub(crate) fn load(file: &Path) -> anyhow::Result<Self> {
         let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let (bytes, content_type) = match extension {
-            "ts" | "mts" => (read(file)?, "text/typescript"),
-            "js" | "mjs" => (read(file)?, "text/javascript"),
-            "wasm" => (read(file)?, "application/wasm"),
-            "c" => (crate::build::module(file)?, "application/wasm"),
-            _ => return Err(unknown(file).into()),
+            "ts" | "mts" => (read_file(file)?, "text/typescript"),
+            "js" | "mjs" => (read_file(file)?, "text/javascript"),
+            "wasm" => (read_file(file)?, "application/wasm"),
+            "c" => (crate::build::build_module(file)?, "application/wasm"),
+            _ => return Err(unknown_program(file).into()),
         };
         Ok(Self { file: file.to_owned(), bytes: bytes.into(), content_type })
     }
@@ -36,14 +36,14 @@ impl PreparedProgram {
 }
 
 /// Reads a file that the command line names.
-pub(crate) fn read(file: &Path) -> Result<Vec<u8>, CliError> {
+pub(crate) fn read_file(file: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(file).map_err(|error| {
         let message = format!("{} can't be read: {error}", file.display());
         CliError::usage("no-such-file", message, "")
     })
 }
 
-fn unknown(file: &Path) -> CliError {
+fn unknown_program(file: &Path) -> CliError {
     let message = format!("{} is not a supported kind of program", file.display());
     CliError::usage("unknown-program", message, "programs end in .ts, .js, .mjs, .c or .wasm")
 }

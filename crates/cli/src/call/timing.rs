@@ -14,53 +14,53 @@ use crate::draw::{CallBar, CallBarOutcome};
 /// The measurements of a gateway, in its order, and its upstream calls.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct CallTiming {
-    pub(super) measures: Vec<(String, Duration)>,
+    pub(super) measurements: Vec<(String, Duration)>,
     pub(super) calls: Vec<CallBar>,
 }
 
 impl CallTiming {
     /// Parses the header. Unknown entries are skipped, since nothing depends on them.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         let mut timing = Self::default();
         for value in headers.get_all("server-timing") {
             let list = Parser::new(value.as_bytes()).parse::<List>().unwrap_or_default();
-            list.iter().for_each(|entry| timing.read(entry));
+            list.iter().for_each(|entry| timing.read_entry(entry));
         }
         timing
     }
 
     /// The total time, or zero if it is unknown.
     pub(super) fn total(&self) -> Duration {
-        let total = self.measures.iter().find(|(name, _)| name == "total");
+        let total = self.measurements.iter().find(|(name, _)| name == "total");
         total.map_or(Duration::ZERO, |(_, time)| *time)
     }
 
-    fn read(&mut self, entry: &ListEntry) {
+    fn read_entry(&mut self, entry: &ListEntry) {
         let ListEntry::Item(item) = entry else { return };
         let Some(name) = item.bare_item.as_token() else { return };
         if name.as_str() == "call" {
-            self.calls.extend(call(item));
-        } else if let Some(time) = time(item, "dur") {
-            self.measures.push((name.as_str().to_owned(), time));
+            self.calls.extend(parse_call(item));
+        } else if let Some(time) = duration_param(item, "dur") {
+            self.measurements.push((name.as_str().to_owned(), time));
         }
     }
 }
 
 /// `desc` ends with the outcome: a status, or words after the path, which has no spaces.
-fn call(item: &Item) -> Option<CallBar> {
+fn parse_call(item: &Item) -> Option<CallBar> {
     let text = item.params.get("desc").and_then(BareItem::as_string)?.as_str();
     let mut words = text.splitn(4, ' ');
     let (service, method, path) = (words.next()?, words.next()?, words.next()?);
-    let start = time(item, "start").unwrap_or_default();
+    let start = duration_param(item, "start").unwrap_or_default();
     Some(CallBar {
         name: format!("{service} {method} {path}"),
         outcome: CallBarOutcome::parse(words.next().unwrap_or("no answer")),
         start,
-        end: time(item, "dur").map(|took| start + took),
+        end: duration_param(item, "dur").map(|took| start + took),
     })
 }
 
-fn time(item: &Item, name: &str) -> Option<Duration> {
+fn duration_param(item: &Item, name: &str) -> Option<Duration> {
     let milliseconds = match item.params.get(name)? {
         BareItem::Decimal(number) => f64::from(*number),
         BareItem::Integer(number) => i64::from(*number) as f64,
@@ -73,8 +73,8 @@ fn time(item: &Item, name: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn read(value: &str) -> CallTiming {
-        CallTiming::of(&HeaderMap::from_iter([(
+    fn parse_timing(value: &str) -> CallTiming {
+        CallTiming::from_headers(&HeaderMap::from_iter([(
             http::HeaderName::from_static("server-timing"),
             value.parse().expect("a header"),
         )]))
@@ -82,23 +82,23 @@ mod tests {
 
     #[test]
     fn reads_timings_and_calls() {
-        let timing = read(
+        let timing = parse_timing(
             r#"compile;dur=0, cpu;dur=0.3, call;desc="a GET /x?y=1 200";dur=3.1;start=0.2, call;desc="b PUT /z no answer";start=2, total;dur=9.8"#,
         );
-        let names: Vec<&str> = timing.measures.iter().map(|(name, _)| name.as_str()).collect();
+        let names: Vec<&str> = timing.measurements.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["compile", "cpu", "total"]);
         assert_eq!(timing.total(), Duration::from_micros(9800));
         let [first, second] = timing.calls.as_slice() else { panic!("two calls: {timing:?}") };
         assert_eq!((first.name.as_str(), &first.outcome), ("a GET /x?y=1", &CallBarOutcome::Status(200)));
         assert_eq!(first.end, Some(Duration::from_micros(3300)));
-        assert_eq!(second.outcome, CallBarOutcome::Not("no answer".into()));
+        assert_eq!(second.outcome, CallBarOutcome::NoStatus("no answer".into()));
         assert_eq!(second.end, None);
     }
 
     #[test]
     fn skips_unknown_entries() {
         for value in ["", "total", "call", r#"call;desc="x""#, "total;dur=-5", "}{", "total;dur=abc"] {
-            assert_eq!(read(value), CallTiming::default(), "{value}");
+            assert_eq!(parse_timing(value), CallTiming::default(), "{value}");
         }
     }
 }

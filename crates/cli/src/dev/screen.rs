@@ -16,13 +16,13 @@ use crate::units;
 /// A request to be drawn, and the CPU limit of its program.
 pub(super) struct DisplayedRequest {
     pub(super) request: CompletedRequest,
-    pub(super) cap: Option<Duration>,
+    pub(super) cpu_limit: Option<Duration>,
 }
 
 /// Draws requests as they arrive.
-pub(super) async fn show(mut shown: mpsc::UnboundedReceiver<DisplayedRequest>) {
+pub(super) async fn draw_requests(mut shown: mpsc::UnboundedReceiver<DisplayedRequest>) {
     while let Some(shown) = shown.recv().await {
-        terminal::say(&draw(&shown, terminal::width()));
+        terminal::write_stdout(&draw_request(&shown, terminal::width()));
     }
 }
 
@@ -44,36 +44,39 @@ pub(super) fn greeting(url: &str, services: &[&str], files: &[PathBuf], program:
 }
 
 /// Draws a line for the request, and one for each upstream call.
-fn draw(DisplayedRequest { request: seen, cap }: &DisplayedRequest, width: usize) -> String {
+fn draw_request(
+    DisplayedRequest { request: seen, cpu_limit: cap }: &DisplayedRequest,
+    width: usize,
+) -> String {
     let status = seen.status.as_u16();
     let report = seen.report.as_ref();
-    let made = seen.made.iter().chain(report.iter().flat_map(|report| &report.call_records));
-    let calls: Vec<CallBar> = made.map(call).collect();
+    let made = seen.upstream_calls.iter().chain(report.iter().flat_map(|report| &report.call_records));
+    let calls: Vec<CallBar> = made.map(call_bar).collect();
     format!(
         "{} {} {}  {}{}{}  {}\n{}",
         seen.method,
         seen.path,
         paint(draw::status_style(status), &status.to_string()),
         seen.code.map_or_else(String::new, |code| format!("{}  ", paint(terminal::RED, code))),
-        units::milliseconds(seen.took),
-        report.map_or_else(String::new, |report| cpu(report.cpu, *cap)),
-        units::count(calls.len(), "call"),
-        draw::timeline(&calls, seen.took, width),
+        units::format_milliseconds(seen.duration),
+        report.map_or_else(String::new, |report| format_cpu(report.cpu, *cap)),
+        units::format_count(calls.len(), "call"),
+        draw::draw_timeline(&calls, seen.duration, width),
     )
 }
 
-fn cpu(used: Duration, cap: Option<Duration>) -> String {
-    let of = cap.map_or_else(String::new, |cap| format!(" of {}", units::milliseconds(cap)));
-    format!("  cpu {}{of}", units::milliseconds(used))
+fn format_cpu(used: Duration, cap: Option<Duration>) -> String {
+    let of = cap.map_or_else(String::new, |cap| format!(" of {}", units::format_milliseconds(cap)));
+    format!("  cpu {}{of}", units::format_milliseconds(used))
 }
 
-fn call(made: &UpstreamCallRecord) -> CallBar {
+fn call_bar(made: &UpstreamCallRecord) -> CallBar {
     CallBar {
         name: format!("{} {} {}", made.service, made.method, made.path),
         outcome: match made.outcome {
             UpstreamCallOutcome::Status(status) => CallBarOutcome::Status(status),
-            UpstreamCallOutcome::NoAnswer => CallBarOutcome::Not("no answer".to_owned()),
-            UpstreamCallOutcome::NotSent => CallBarOutcome::Not("not sent".to_owned()),
+            UpstreamCallOutcome::NoAnswer => CallBarOutcome::NoStatus("no answer".to_owned()),
+            UpstreamCallOutcome::NotSent => CallBarOutcome::NoStatus("not sent".to_owned()),
         },
         start: made.span.0,
         end: made.span.1,

@@ -20,7 +20,7 @@ pub(crate) enum TemplateLanguage {
 type TemplateFile = (&'static str, &'static str);
 
 /// The name in the templates; Rust's file names use `_` instead of `-`.
-const NAME: &str = "my-filter";
+const TEMPLATE_NAME: &str = "my-filter";
 
 const GO: &[TemplateFile] = &[
     ("README.md", include_str!("new/go/README.md")),
@@ -50,8 +50,8 @@ impl TemplateLanguage {
 }
 
 /// Writes a project into a folder that must not exist yet.
-pub(crate) fn write(folder: &Path, name: &str, language: TemplateLanguage) -> Result<(), CliError> {
-    if !is_a_name(name) {
+pub(crate) fn write_project(folder: &Path, name: &str, language: TemplateLanguage) -> Result<(), CliError> {
+    if !is_valid_name(name) {
         let hint = "use small letters, digits and `-`, a letter first: valid names in Go, Rust and npm";
         return Err(CliError::usage("bad-filter-name", format!("`{name}` can't be a filter's name"), hint));
     }
@@ -61,7 +61,9 @@ pub(crate) fn write(folder: &Path, name: &str, language: TemplateLanguage) -> Re
     }
     for (path, text) in language.files() {
         let file = folder.join(path);
-        let text = text.replace(NAME, name).replace(&NAME.replace('-', "_"), &name.replace('-', "_"));
+        let text = text
+            .replace(TEMPLATE_NAME, name)
+            .replace(&TEMPLATE_NAME.replace('-', "_"), &name.replace('-', "_"));
         let written = file.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&file, text));
         written.map_err(|error| {
             let message = format!("{} can't be written: {error}", file.display());
@@ -71,7 +73,7 @@ pub(crate) fn write(folder: &Path, name: &str, language: TemplateLanguage) -> Re
     Ok(())
 }
 
-fn is_a_name(name: &str) -> bool {
+fn is_valid_name(name: &str) -> bool {
     let is_fine = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     name.starts_with(|first: char| first.is_ascii_lowercase()) && name.chars().all(is_fine)
 }
@@ -88,10 +90,10 @@ mod tests {
         for language in ALL {
             let folder = tempfile::tempdir().expect("a folder");
             let project = folder.path().join("add-header");
-            write(&project, "add-header", language).expect("written");
+            write_project(&project, "add-header", language).expect("written");
             for (path, _) in language.files() {
                 let text = fs::read_to_string(project.join(path)).expect("a file");
-                assert!(!text.contains(NAME) && !text.contains("my_filter"), "{path}");
+                assert!(!text.contains(TEMPLATE_NAME) && !text.contains("my_filter"), "{path}");
             }
             let readme = fs::read_to_string(project.join("README.md")).expect("a file");
             assert!(readme.contains("wasm: add-header.wasm"), "{readme}");
@@ -115,16 +117,17 @@ mod tests {
     #[test]
     fn never_overwrites_a_folder() {
         let folder = tempfile::tempdir().expect("a folder");
-        let error = write(folder.path(), "add-header", TemplateLanguage::Go).expect_err("it is there");
+        let error =
+            write_project(folder.path(), "add-header", TemplateLanguage::Go).expect_err("it is there");
         assert_eq!(error.code, "folder-exists");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 
     #[test]
     fn accepts_only_names_valid_in_all_languages() {
-        assert!(is_a_name("add-header") && is_a_name("a1"));
+        assert!(is_valid_name("add-header") && is_valid_name("a1"));
         for name in ["", "1a", "A", "a_b", "../a", "a/b", "a b"] {
-            assert!(!is_a_name(name), "{name}");
+            assert!(!is_valid_name(name), "{name}");
         }
     }
 }

@@ -11,7 +11,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use services::{RequestCall, ServiceConfig, ServiceSet, StreamedServiceBody, ToProblem, body};
 
-use crate::call::header;
+use crate::call::parse_header;
 use crate::exit::{CliError, CliExitCode};
 use crate::terminal;
 
@@ -64,36 +64,39 @@ struct OutputLines(Mutex<String>);
 
 pub(crate) async fn run(arguments: &FilterTestArguments) -> anyhow::Result<CliExitCode> {
     let lines = Arc::<OutputLines>::default();
-    let exit = exchange(arguments, &lines).await;
-    terminal::say(&lines.take());
+    let exit = run_exchange(arguments, &lines).await;
+    terminal::write_stdout(&lines.take());
     exit
 }
 
-async fn exchange(arguments: &FilterTestArguments, lines: &Arc<OutputLines>) -> anyhow::Result<CliExitCode> {
-    let (request, response) = (request(arguments)?, response(arguments)?);
-    let services = services(&arguments.services)?;
+async fn run_exchange(
+    arguments: &FilterTestArguments,
+    lines: &Arc<OutputLines>,
+) -> anyhow::Result<CliExitCode> {
+    let (request, response) = (build_request(arguments)?, build_response(arguments)?);
+    let services = parse_services(&arguments.services)?;
     let filters = FilterRuntime::with_observer(Arc::clone(lines) as Arc<dyn FilterObserver>)?;
-    let chain =
-        FilterChain::new(&filters, &[config(arguments)], Path::new(""), &services).map_err(refused)?;
+    let chain = FilterChain::new(&filters, &[filter_config(arguments)], Path::new(""), &services)
+        .map_err(refusal_error)?;
     let chain = Arc::new(chain);
     chain.start();
     let handle = |request: Request<StreamedServiceBody>| async move {
-        lines.put(&format!("\n  the service receives: {} {}\n\n", request.method(), request.uri()));
+        lines.append(&format!("\n  the service receives: {} {}\n\n", request.method(), request.uri()));
         // Reading the body is what passes all of it through the module.
         let _ = request.into_body().collect().await;
         response
     };
-    match chain.run_exchange(request, RequestCall::unlimited(), facts(), handle).await {
+    match chain.run_exchange(request, RequestCall::unlimited(), fixed_facts(), handle).await {
         Ok(response) => {
             let (head, body) = response.into_parts();
             let body = body.collect().await.map(|body| body.to_bytes());
-            lines.put(&format!("\n{}\n", head.status));
+            lines.append(&format!("\n{}\n", head.status));
             for (name, value) in &head.headers {
-                lines.put(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes())));
+                lines.append(&format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes())));
             }
             match body {
-                Ok(body) => lines.put(&format!("\n{}\n", String::from_utf8_lossy(&body))),
-                Err(error) => lines.put(&format!("\nthe body is incomplete: {error}\n")),
+                Ok(body) => lines.append(&format!("\n{}\n", String::from_utf8_lossy(&body))),
+                Err(error) => lines.append(&format!("\nthe body is incomplete: {error}\n")),
             }
             Ok(CliExitCode::Ok)
         }
@@ -101,7 +104,7 @@ async fn exchange(arguments: &FilterTestArguments, lines: &Arc<OutputLines>) -> 
     }
 }
 
-fn config(arguments: &FilterTestArguments) -> FilterConfig {
+fn filter_config(arguments: &FilterTestArguments) -> FilterConfig {
     let text = |text: &Option<String>| text.clone().map_or(serde_json::Value::Null, Into::into);
     FilterConfig {
         config: text(&arguments.config),
@@ -113,13 +116,13 @@ fn config(arguments: &FilterTestArguments) -> FilterConfig {
     }
 }
 
-fn request(arguments: &FilterTestArguments) -> anyhow::Result<Request<StreamedServiceBody>> {
+fn build_request(arguments: &FilterTestArguments) -> anyhow::Result<Request<StreamedServiceBody>> {
     let wrong = || {
         let message = format!("`{}` is not a request", arguments.request);
         CliError::usage("bad-request", message, "write it as 'GET /path'")
     };
     let (method, path) = arguments.request.trim().split_once(' ').ok_or_else(wrong)?;
-    let mut headers = headers(&arguments.headers)?;
+    let mut headers = parse_headers(&arguments.headers)?;
     headers.entry("host").or_insert(http::HeaderValue::from_static("localhost"));
     let body = arguments.body.clone().map_or_else(body::empty, body::full);
     let mut request = Request::builder().method(method).uri(path.trim()).body(body).map_err(|_| wrong())?;
@@ -127,21 +130,21 @@ fn request(arguments: &FilterTestArguments) -> anyhow::Result<Request<StreamedSe
     Ok(request)
 }
 
-fn response(arguments: &FilterTestArguments) -> anyhow::Result<Response<StreamedServiceBody>> {
+fn build_response(arguments: &FilterTestArguments) -> anyhow::Result<Response<StreamedServiceBody>> {
     let status = StatusCode::from_u16(arguments.response).map_err(|_| {
         CliError::usage("bad-status", format!("{} is not a status", arguments.response), "take 200 to 599")
     })?;
     let mut response = Response::new(body::full(arguments.response_body.clone()));
     *response.status_mut() = status;
-    *response.headers_mut() = headers(&arguments.response_header)?;
+    *response.headers_mut() = parse_headers(&arguments.response_header)?;
     Ok(response)
 }
 
-fn headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
-    lines.iter().map(|line| header(line)).collect()
+fn parse_headers(lines: &[String]) -> anyhow::Result<HeaderMap> {
+    lines.iter().map(|line| parse_header(line)).collect()
 }
 
-fn services(said: &[String]) -> anyhow::Result<ServiceSet> {
+fn parse_services(said: &[String]) -> anyhow::Result<ServiceSet> {
     let mut config = BTreeMap::new();
     for said in said {
         let wrong = |_| {
@@ -159,7 +162,7 @@ fn services(said: &[String]) -> anyhow::Result<ServiceSet> {
     })
 }
 
-fn facts() -> ExchangeInfo {
+fn fixed_facts() -> ExchangeInfo {
     let address = |port| ([127, 0, 0, 1], port).into();
     ExchangeInfo {
         route: "/*".into(),
@@ -172,7 +175,7 @@ fn facts() -> ExchangeInfo {
     }
 }
 
-fn refused(refused: Vec<filter::RefusedFilter>) -> anyhow::Error {
+fn refusal_error(refused: Vec<filter::RefusedFilter>) -> anyhow::Error {
     match refused.into_iter().next() {
         Some(filter::RefusedFilter { reason, .. }) => {
             CliError::failed(reason.code(), reason.to_string(), reason.hint()).into()
@@ -182,7 +185,7 @@ fn refused(refused: Vec<filter::RefusedFilter>) -> anyhow::Error {
 }
 
 impl OutputLines {
-    fn put(&self, text: &str) {
+    fn append(&self, text: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
     }
 
@@ -196,15 +199,15 @@ impl FilterObserver for OutputLines {
         match event {
             FilterEvent::Callback { name, arguments, .. } => {
                 let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-                self.put(&format!("{name}({})\n", arguments.join(", ")));
+                self.append(&format!("{name}({})\n", arguments.join(", ")));
             }
             FilterEvent::HostCall { name, description: about, returned_data: gave, status } => {
                 let gave = if gave.is_empty() { String::new() } else { format!(" {gave:?}") };
-                self.put(&format!("    {name}({about}) = {status}{gave}\n"));
+                self.append(&format!("    {name}({about}) = {status}{gave}\n"));
             }
-            FilterEvent::Log { level, message, .. } => self.put(&format!("    {level}: {message}\n")),
-            FilterEvent::Returned { value, .. } => self.put(&format!("  = {value}\n")),
-            FilterEvent::Trapped { reason, .. } => self.put(&format!("  trapped: {reason}\n")),
+            FilterEvent::Log { level, message, .. } => self.append(&format!("    {level}: {message}\n")),
+            FilterEvent::Returned { value, .. } => self.append(&format!("  = {value}\n")),
+            FilterEvent::Trapped { reason, .. } => self.append(&format!("  trapped: {reason}\n")),
         }
     }
 }

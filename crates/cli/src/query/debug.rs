@@ -36,14 +36,14 @@ pub(crate) struct DebugArguments {
 }
 
 pub(crate) async fn run(arguments: &DebugArguments) -> anyhow::Result<CliExitCode> {
-    replay::read(&arguments.recording)?;
+    replay::read_recording(&arguments.recording)?;
     let folder = tempfile::tempdir()?;
     if arguments.program.extension().is_some_and(|extension| extension == "c") {
         let program = arguments.out.clone().unwrap_or_else(|| folder.path().join("query"));
         native::build(&arguments.program, folder.path(), &program)?;
         return match &arguments.out {
             Some(_) => Ok(CliExitCode::Ok),
-            None => start(
+            None => run_debugger(
                 arguments,
                 &["gdb", "--args"],
                 &[],
@@ -56,12 +56,12 @@ pub(crate) async fn run(arguments: &DebugArguments) -> anyhow::Result<CliExitCod
         return Err(CliError::usage("nothing-to-write", message, "`--out` is for programs in C").into());
     }
     let program = call::PreparedProgram::load(&arguments.program)?;
-    let of_node = node::arguments(&program, &arguments.recording, folder.path())?;
-    start(arguments, &["node", "inspect"], &["node"], &of_node)
+    let of_node = node::node_arguments(&program, &arguments.recording, folder.path())?;
+    run_debugger(arguments, &["node", "inspect"], &["node"], &of_node)
 }
 
 /// Runs the debugger to its end. Interrupts are left to the debugger.
-fn start(
+fn run_debugger(
     arguments: &DebugArguments,
     usual: &[&str],
     plain: &[&str],
@@ -76,11 +76,12 @@ fn start(
     words.extend_from_slice(program);
     let _interrupts = signal(SignalKind::interrupt())?;
     let Some((tool, rest)) = words.split_first() else { return Ok(CliExitCode::Ok) };
-    let status = Command::new(tool).args(rest).status().map_err(|error| missing(Path::new(tool), &error))?;
+    let status =
+        Command::new(tool).args(rest).status().map_err(|error| missing_debugger(Path::new(tool), &error))?;
     Ok(if status.success() { CliExitCode::Ok } else { CliExitCode::Failed })
 }
 
-fn missing(tool: &Path, error: &std::io::Error) -> CliError {
+fn missing_debugger(tool: &Path, error: &std::io::Error) -> CliError {
     let message = format!("{} can't be run: {error}", tool.display());
     CliError::failed(
         "debugger-missing",

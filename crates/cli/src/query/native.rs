@@ -28,7 +28,7 @@ const FLAGS: &[&str] = &[
 
 /// Returns `CC`, or the clang that builds modules. Another compiler may call functions in another order where
 /// C leaves it unspecified, and their results would then not match the recorded order.
-fn compiler() -> OsString {
+fn find_compiler() -> OsString {
     let chosen = std::env::var_os("CC");
     let clang = || ClangToolchain::find().map(|tools| tools.clang.into());
     chosen.unwrap_or_else(|| clang().unwrap_or_else(|_| "cc".into()))
@@ -37,13 +37,13 @@ fn compiler() -> OsString {
 /// Compiles a query for this machine. The other sources are written to `folder`, so that the debugger can
 /// show them.
 pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<()> {
-    crate::call::read(source)?;
+    crate::call::read_file(source)?;
     let own = [("orfa_mock.c", MOCK)];
     let headers = [("orfa.h", ORFA_H), ("orfa_abi.h", ORFA_ABI_H)];
     for (name, text) in SOURCES.iter().chain(HEADERS).chain(&own).chain(&headers) {
         fs::write(folder.join(name), text)?;
     }
-    let compiler = compiler();
+    let compiler = find_compiler();
     let beside = SOURCES.iter().chain(&own).map(|(name, _)| folder.join(name).into_os_string());
     let mut arguments: Vec<OsString> = FLAGS.iter().map(Into::into).collect();
     arguments.extend(["-isystem".into(), folder.into(), source.into()]);
@@ -62,6 +62,6 @@ pub(super) fn build(source: &Path, folder: &Path, out: &Path) -> anyhow::Result<
             format!("{} does not compile:\n{}", source.display(), String::from_utf8_lossy(&output.stderr));
         return Err(CliError::failed("compile-failed", message, "").into());
     }
-    terminal::complain(&String::from_utf8_lossy(&output.stderr));
+    terminal::write_stderr(&String::from_utf8_lossy(&output.stderr));
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::exit::CliError;
 const MOCK: &str = include_str!("../../../../sdk/javascript/mock.mjs");
 
 /// The arguments of Node: the mock, the recording, the program without its types, and the name of its source.
-pub(super) fn arguments(
+pub(super) fn node_arguments(
     program: &PreparedProgram,
     recording: &Path,
     folder: &Path,
@@ -21,8 +21,8 @@ pub(super) fn arguments(
         let hint = "name the source it was built from: .c, .ts, .js or .mjs";
         return Err(CliError::usage("unknown-program", message, hint).into());
     };
-    let text = query::convert_to_javascript(replay::language(program), source.as_bytes());
-    let text = text.map_err(|error| replay::complaint(&error, true))?;
+    let text = query::convert_to_javascript(replay::program_language(program), source.as_bytes());
+    let text = text.map_err(|error| replay::replay_error(&error, true))?;
     let (mock, stripped) = (folder.join("mock.mjs"), folder.join("program.mjs"));
     std::fs::write(&mock, MOCK)?;
     std::fs::write(&stripped, &*text)?;

@@ -22,7 +22,7 @@ pub(crate) struct ReplayArguments {
 }
 
 pub(crate) async fn run(arguments: &ReplayArguments) -> anyhow::Result<CliExitCode> {
-    let recording = read(&arguments.recording)?;
+    let recording = read_recording(&arguments.recording)?;
     let program = PreparedProgram::load(&arguments.program)?;
     let memory = RuntimeConfig::default().memory.0.max(recording.memory_limit());
     let config = RuntimeConfig {
@@ -33,17 +33,17 @@ pub(crate) async fn run(arguments: &ReplayArguments) -> anyhow::Result<CliExitCo
     let runtime = QueryRuntime::new(&config, OffloadPool::start(config.offload_config())?)?;
     let changed = !recording.is_recording_of(&program.bytes);
     if changed {
-        terminal::complain(
+        terminal::write_stderr(
             "orfa: this is not the program that was recorded: it may say something else, as long as it asks for the same\n",
         );
     }
-    let replayed = recording.replay(&runtime, language(&program), program.bytes.clone()).await;
-    let replay = replayed.map_err(|error| complaint(&error, changed))?;
-    Ok(show(replay, &program))
+    let replayed = recording.replay(&runtime, program_language(&program), program.bytes.clone()).await;
+    let replay = replayed.map_err(|error| replay_error(&error, changed))?;
+    Ok(print_replay(replay, &program))
 }
 
 /// Prints the response as `orfa call` does.
-fn show(replay: ReplayResult, program: &PreparedProgram) -> CliExitCode {
+fn print_replay(replay: ReplayResult, program: &PreparedProgram) -> CliExitCode {
     let as_recorded =
         if replay.is_same_end { "as the recorded run" } else { "otherwise than the recorded run" };
     let ended = format!("orfa: ended at host call {}, {as_recorded}\n", replay.calls);
@@ -57,17 +57,17 @@ fn show(replay: ReplayResult, program: &PreparedProgram) -> CliExitCode {
             }
         }
         ReplayEnd::Problem { code, detail, position: place } => {
-            let problem = PrintedProblem::replayed(code, detail, place, replay.console);
-            terminal::complain(&problem.render(program, terminal::width()));
+            let problem = PrintedProblem::from_replay(code, detail, place, replay.console);
+            terminal::write_stderr(&problem.render(program, terminal::width()));
             CliExitCode::Failed
         }
     };
-    terminal::complain(&ended);
+    terminal::write_stderr(&ended);
     exit
 }
 
 /// The language of a program.
-pub(super) fn language(program: &PreparedProgram) -> ProgramLanguage {
+pub(super) fn program_language(program: &PreparedProgram) -> ProgramLanguage {
     match program.content_type {
         "text/typescript" => ProgramLanguage::Typescript,
         "text/javascript" => ProgramLanguage::Javascript,
@@ -76,11 +76,11 @@ pub(super) fn language(program: &PreparedProgram) -> ProgramLanguage {
 }
 
 /// Reads a recording from a file.
-pub(super) fn read(file: &Path) -> Result<RunRecording, CliError> {
-    call::recording(&call::read(file)?)
+pub(super) fn read_recording(file: &Path) -> Result<RunRecording, CliError> {
+    call::parse_recording(&call::read_file(file)?)
 }
 
-pub(super) fn complaint(error: &ReplayError, changed: bool) -> CliError {
+pub(super) fn replay_error(error: &ReplayError, changed: bool) -> CliError {
     let text = error.to_string();
     let hint = if changed {
         "a changed program has to make the same calls in the same order: record it anew"

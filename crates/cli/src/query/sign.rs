@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &SignArguments) -> anyhow::Result<CliExitCode> {
         keyid.clone().unwrap_or_else(|| key.file_stem().unwrap_or_default().to_string_lossy().into_owned());
     let hash: [u8; 32] = Sha256::digest(&program.bytes).into();
     let signature = DeveloperKey::load(key)?.sign(&query::signed_message(program.content_type, &hash))?;
-    terminal::complain(&format!("SHA-256 :{}:\n", STANDARD.encode(hash)));
-    terminal::say(&format!(":{}:;keyid=\"{keyid}\"\n", STANDARD.encode(signature)));
+    terminal::write_stderr(&format!("SHA-256 :{}:\n", STANDARD.encode(hash)));
+    terminal::write_stdout(&format!(":{}:;keyid=\"{keyid}\"\n", STANDARD.encode(signature)));
     Ok(CliExitCode::Ok)
 }

@@ -14,21 +14,21 @@ use gateway::Listener;
 use rustix::net::sockopt::socket_acceptconn;
 
 /// The first descriptor that is passed (`SD_LISTEN_FDS_START`).
-const FIRST: RawFd = 3;
+const FIRST_DESCRIPTOR: RawFd = 3;
 
 /// Returns the listening TCP sockets that were passed to this process. It must be called before any other
 /// descriptor is opened.
-pub(super) fn sockets() -> Vec<Listener> {
-    let is_ours = number("LISTEN_PID") == Some(std::process::id());
-    let count: u16 = number("LISTEN_FDS").filter(|_| is_ours).unwrap_or_default();
-    (FIRST..).zip(0..count).filter_map(|(descriptor, _)| socket(descriptor)).collect()
+pub(super) fn inherited_sockets() -> Vec<Listener> {
+    let is_ours = env_number("LISTEN_PID") == Some(std::process::id());
+    let count: u16 = env_number("LISTEN_FDS").filter(|_| is_ours).unwrap_or_default();
+    (FIRST_DESCRIPTOR..).zip(0..count).filter_map(|(descriptor, _)| adopt_descriptor(descriptor)).collect()
 }
 
-fn number<N: FromStr>(name: &str) -> Option<N> {
+fn env_number<N: FromStr>(name: &str) -> Option<N> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-fn socket(descriptor: RawFd) -> Option<Listener> {
+fn adopt_descriptor(descriptor: RawFd) -> Option<Listener> {
     #[expect(unsafe_code, reason = "the environment gives a number and not a descriptor")]
     // SAFETY: it is borrowed within this function only, and nothing closes it meanwhile. If it is not open,
     // the system calls below return an error.

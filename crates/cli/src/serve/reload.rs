@@ -18,7 +18,7 @@ use crate::{config, worker};
 
 /// The polling interval. Files must also be unchanged for this time before they are read, since a partially
 /// written config may be valid.
-const PAUSE: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A handle that requests reloads. Dropping it ends the thread.
 pub(super) struct ReloadHandle(Sender<()>);
@@ -31,7 +31,7 @@ impl ReloadHandle {
         let run = move || {
             // Building may spawn tasks.
             let _context = runtime.enter();
-            run(&gateway, &file, watch, &wishes);
+            run_reloads(&gateway, &file, watch, &wishes);
         };
         std::thread::Builder::new().name("reload".to_owned()).spawn(run)?;
         Ok(Self(wish))
@@ -44,29 +44,29 @@ impl ReloadHandle {
     }
 }
 
-fn run(gateway: &Gateway, file: &Path, mut watch: FileWatcher, wishes: &Receiver<()>) {
+fn run_reloads(gateway: &Gateway, file: &Path, mut watch: FileWatcher, wishes: &Receiver<()>) {
     loop {
-        match wishes.recv_timeout(PAUSE) {
+        match wishes.recv_timeout(POLL_INTERVAL) {
             Ok(()) => {
                 tracing::info!("config reload requested");
                 // Resets the change status, since the files are read now.
                 watch.has_changed();
             }
-            Err(RecvTimeoutError::Timeout) if watch.has_changed() => settle(&mut watch),
+            Err(RecvTimeoutError::Timeout) if watch.has_changed() => wait_until_stable(&mut watch),
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        systemd::reloading();
-        watch.set(reload(gateway, file));
-        systemd::reloaded();
+        systemd::notify_reloading();
+        watch.set_files(reload(gateway, file));
+        systemd::notify_reloaded();
     }
 }
 
 /// Waits until the files are no longer written to.
-fn settle(watch: &mut FileWatcher) {
-    const MOST: usize = 20;
-    for _ in 0..MOST {
-        std::thread::sleep(PAUSE);
+fn wait_until_stable(watch: &mut FileWatcher) {
+    const MAX_CHECKS: usize = 20;
+    for _ in 0..MAX_CHECKS {
+        std::thread::sleep(POLL_INTERVAL);
         if !watch.has_changed() {
             return;
         }
@@ -78,16 +78,18 @@ fn reload(gateway: &Gateway, file: &Path) -> Vec<PathBuf> {
     let reading = gateway::config::read_watched(file);
     config::log_warnings(&reading.warnings);
     match reading.config {
-        Ok(config) => put(gateway, &GatewayConfig { launcher: Some(worker::launcher()), ..config }),
+        Ok(config) => {
+            activate_config(gateway, &GatewayConfig { launcher: Some(worker::launcher()), ..config })
+        }
         Err(mistakes) => {
-            gateway.not_reloaded();
-            refuse(&mistakes);
+            gateway.note_reload_failed();
+            log_mistakes(&mistakes);
         }
     }
     reading.files
 }
 
-fn put(gateway: &Gateway, config: &GatewayConfig) {
+fn activate_config(gateway: &Gateway, config: &GatewayConfig) {
     match gateway.reload(config) {
         Ok(waiting) => {
             for field in waiting {
@@ -95,14 +97,14 @@ fn put(gateway: &Gateway, config: &GatewayConfig) {
             }
             tracing::info!(digest = config.source.digest(), "the config has changed and is active");
         }
-        Err(BuildError::Config(mistakes)) => refuse(&mistakes),
+        Err(BuildError::Config(mistakes)) => log_mistakes(&mistakes),
         Err(error) => {
             tracing::error!(%error, "the config can't be activated, the previous one stays active")
         }
     }
 }
 
-fn refuse(mistakes: &[ConfigMistake]) {
+fn log_mistakes(mistakes: &[ConfigMistake]) {
     for mistake in mistakes {
         tracing::error!(error = %mistake, "error in the config");
     }

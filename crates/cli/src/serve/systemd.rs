@@ -8,38 +8,38 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// Reports that this process serves, and that it is the main process of the service. After a takeover this is
 /// sent before the previous process ends.
-pub(super) fn serving() {
-    tell(&format!("MAINPID={}\nREADY=1\nSTATUS=serving", std::process::id()));
+pub(super) fn notify_serving() {
+    notify(&format!("MAINPID={}\nREADY=1\nSTATUS=serving", std::process::id()));
 }
 
 /// Reports that the config has been read again.
-pub(super) fn reloaded() {
-    tell("READY=1\nSTATUS=serving");
+pub(super) fn notify_reloaded() {
+    notify("READY=1\nSTATUS=serving");
 }
 
 /// Reports that the config is being read again; [`reloaded`] follows in any case.
-pub(super) fn reloading() {
+pub(super) fn notify_reloading() {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
-    tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
 }
 
 /// Reports that the gateway drains.
-pub(super) fn stopping() {
-    tell("STOPPING=1\nSTATUS=draining");
+pub(super) fn notify_stopping() {
+    notify("STOPPING=1\nSTATUS=draining");
 }
 
-fn tell(state: &str) {
+fn notify(state: &str) {
     let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    let sent =
-        address(&name).and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
+    let sent = socket_address(&name)
+        .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
     if let Err(error) = sent {
         tracing::warn!(%error, "the service manager can't be notified");
     }
 }
 
 /// Parses a path, or an abstract name after an `@`.
-fn address(name: &OsStr) -> std::io::Result<SocketAddr> {
+fn socket_address(name: &OsStr) -> std::io::Result<SocketAddr> {
     match name.as_bytes().split_first() {
         Some((b'@', rest)) => SocketAddr::from_abstract_name(rest),
         _ => SocketAddr::from_pathname(name),

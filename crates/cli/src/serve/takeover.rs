@@ -11,8 +11,8 @@
 //! If the new process ends before it is ready, the old one continues unaffected. `take.rs` is the new
 //! process's side, `give.rs` the old one's. No network connection is opened here.
 
-mod give;
-mod take;
+mod handover_client;
+mod handover_server;
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -27,18 +27,18 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-pub(super) use give::HandoverServer;
-pub(super) use take::{HandoverConnection, take};
+pub(super) use handover_client::{HandoverConnection, request_handover};
+pub(super) use handover_server::HandoverServer;
 
 /// The version of the message. Another version is refused.
 const VERSION: u32 = 1;
 /// The maximum number of sockets in a message (`SCM_MAX_FD` of Linux).
-const MOST: usize = 253;
+const MAX_SOCKETS: usize = 253;
 /// The maximum length of the line, ample for that many addresses.
-const LONGEST: usize = 64 << 10;
+const MAX_LINE_LENGTH: usize = 64 << 10;
 
-const READY: &[u8] = b"ready\n";
-const YOURS: &[u8] = b"yours\n";
+const READY_MESSAGE: &[u8] = b"ready\n";
+const RELEASED_MESSAGE: &[u8] = b"yours\n";
 
 /// The listening sockets of a process.
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ impl ListeningSockets {
         let sockets: Vec<BorrowedFd<'_>> = self.iter().map(AsFd::as_fd).collect();
         let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(sockets.len()))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let fits = sockets.len() <= MOST && control.push(SendAncillaryMessage::ScmRights(&sockets));
+        let fits = sockets.len() <= MAX_SOCKETS && control.push(SendAncillaryMessage::ScmRights(&sockets));
         let sent = match fits {
             true => sendmsg(to, &[IoSlice::new(&line)], &mut control, SendFlags::NOSIGNAL)?,
             false => return Err(io::Error::other("too many sockets for one message")),
@@ -90,8 +90,8 @@ impl ListeningSockets {
 
     /// Waits for and receives the message of [`ListeningSockets::send`].
     fn receive(from: &UnixStream) -> io::Result<Self> {
-        let mut line = vec![0; LONGEST];
-        let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+        let mut line = vec![0; MAX_LINE_LENGTH];
+        let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut line)];
         let length = recvmsg(from, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
@@ -102,7 +102,7 @@ impl ListeningSockets {
             }
         }
         line.truncate(length);
-        while length > 0 && line.last() != Some(&b'\n') && line.len() < LONGEST {
+        while length > 0 && line.last() != Some(&b'\n') && line.len() < MAX_LINE_LENGTH {
             let mut byte = [0];
             let read = (&mut &*from).read(&mut byte)?;
             line.extend_from_slice(&byte[..read]);
@@ -114,10 +114,10 @@ impl ListeningSockets {
             return Err(io::Error::other("it sent nothing: another process is taking over already"));
         }
         let message: HandoverMessage = serde_json::from_slice(&line)?;
-        Self::named(message, sockets)
+        Self::from_message(message, sockets)
     }
 
-    fn named(message: HandoverMessage, sockets: Vec<OwnedFd>) -> io::Result<Self> {
+    fn from_message(message: HandoverMessage, sockets: Vec<OwnedFd>) -> io::Result<Self> {
         let HandoverMessage { version, listen, admin } = message;
         if version != VERSION {
             return Err(io::Error::other(format!("it uses version {version}, this process {VERSION}")));
@@ -157,9 +157,9 @@ mod tests {
     #[test]
     fn rejects_other_versions_and_wrong_counts() {
         let message = |version, listen| HandoverMessage { version, listen, admin: None };
-        assert!(ListeningSockets::named(message(VERSION, vec![]), vec![]).is_ok());
-        assert!(ListeningSockets::named(message(VERSION + 1, vec![]), vec![]).is_err());
-        assert!(ListeningSockets::named(message(VERSION, vec!["a".into()]), vec![]).is_err());
+        assert!(ListeningSockets::from_message(message(VERSION, vec![]), vec![]).is_ok());
+        assert!(ListeningSockets::from_message(message(VERSION + 1, vec![]), vec![]).is_err());
+        assert!(ListeningSockets::from_message(message(VERSION, vec!["a".into()]), vec![]).is_err());
     }
 
     #[test]

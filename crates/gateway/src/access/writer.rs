@@ -13,14 +13,14 @@ use std::time::{Duration, SystemTime};
 
 use services::headers::write_address;
 
-use super::clock::{self, digits};
+use super::clock::{self, write_digits};
 use crate::escape::escape;
 
 /// The most bytes that may be buffered for the sink.
 const MAX_PENDING: usize = 4 << 20;
 
 /// The time for which lines are collected: waking a thread per line would cost more than the line.
-const COLLECT: Duration = Duration::from_millis(10);
+const BATCH_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A log that is written in the background. Dropping it writes the remaining lines.
 pub(crate) struct LogWriter {
@@ -93,7 +93,7 @@ impl LogWriterShared {
         let mut lines = Vec::new();
         loop {
             lines.clear();
-            let is_stopped = self.take(&mut lines);
+            let is_stopped = self.take_lines(&mut lines);
             // A sink that fails (a closed pipe) is not a reason to stop answering requests.
             let _ = sink.write_all(&lines).and_then(|()| sink.flush());
             if is_stopped {
@@ -103,14 +103,14 @@ impl LogWriterShared {
     }
 
     /// Waits for lines, then briefly for more of them, and takes them all.
-    fn take(&self, lines: &mut Vec<u8>) -> bool {
+    fn take_lines(&self, lines: &mut Vec<u8>) -> bool {
         let is_idle = |state: &mut LogWriterState| state.pending.is_empty() && !state.is_stopped;
         let state = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
-        let collected = self.changed.wait_timeout_while(state, COLLECT, |state| !state.is_stopped);
+        let collected = self.changed.wait_timeout_while(state, BATCH_INTERVAL, |state| !state.is_stopped);
         let (mut state, _) = collected.unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(lines, &mut state.pending);
         if state.dropped > 0 {
-            dropped(lines, std::mem::take(&mut state.dropped));
+            write_dropped_count(lines, std::mem::take(&mut state.dropped));
         }
         state.is_stopped
     }
@@ -122,23 +122,23 @@ impl Drop for LogWriter {
     }
 }
 
-fn dropped(line: &mut Vec<u8>, count: u64) {
+fn write_dropped_count(line: &mut Vec<u8>, count: u64) {
     line.extend_from_slice(b"{\"time\":\"");
-    clock::write(line, SystemTime::now());
+    clock::write_timestamp(line, SystemTime::now());
     line.extend_from_slice(b"\",\"level\":\"WARN\"");
-    text(line, "message", "the sink of the access log is too slow, lines were dropped");
-    number(line, "dropped", count);
+    write_text_field(line, "message", "the sink of the access log is too slow, lines were dropped");
+    write_number_field(line, "dropped", count);
     line.extend_from_slice(b"}\n");
 }
 
 /// Appends `,"name":"text"`.
 #[inline(always)] // For a constant name, the bytes before the text become a single copy.
-pub(super) fn text(line: &mut Vec<u8>, name: &str, text: &str) {
-    begin(line, name);
-    quoted(line, text);
+pub(super) fn write_text_field(line: &mut Vec<u8>, name: &str, text: &str) {
+    write_field_name(line, name);
+    write_quoted(line, text);
 }
 
-fn quoted(line: &mut Vec<u8>, text: &str) {
+fn write_quoted(line: &mut Vec<u8>, text: &str) {
     let is_special = |byte: u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
     // Not `any`, which would branch at each byte.
     if text.bytes().fold(false, |is, byte| is | is_special(byte)) {
@@ -158,8 +158,8 @@ fn quoted(line: &mut Vec<u8>, text: &str) {
 
 /// Appends `,"name":"192.0.2.1"`.
 #[inline(always)]
-pub(super) fn address(line: &mut Vec<u8>, name: &str, address: IpAddr) {
-    begin(line, name);
+pub(super) fn write_address_field(line: &mut Vec<u8>, name: &str, address: IpAddr) {
+    write_field_name(line, name);
     line.push(b'"');
     write_address(line, address);
     line.push(b'"');
@@ -167,22 +167,22 @@ pub(super) fn address(line: &mut Vec<u8>, name: &str, address: IpAddr) {
 
 /// Appends `,"name":7`.
 #[inline(always)]
-pub(super) fn number(line: &mut Vec<u8>, name: &str, number: u64) {
-    begin(line, name);
+pub(super) fn write_number_field(line: &mut Vec<u8>, name: &str, number: u64) {
+    write_field_name(line, name);
     line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Appends `,"name":1.234`, in milliseconds.
 #[inline(always)]
-pub(super) fn millis(line: &mut Vec<u8>, name: &str, span: Duration) {
+pub(super) fn write_millis_field(line: &mut Vec<u8>, name: &str, span: Duration) {
     let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-    number(line, name, micros / 1000);
+    write_number_field(line, name, micros / 1000);
     line.push(b'.');
-    digits::<3>(line, micros % 1000);
+    write_digits::<3>(line, micros % 1000);
 }
 
 #[inline(always)]
-fn begin(line: &mut Vec<u8>, name: &str) {
+fn write_field_name(line: &mut Vec<u8>, name: &str) {
     line.reserve(name.len() + 4);
     line.extend_from_slice(b",\"");
     line.extend_from_slice(name.as_bytes());
@@ -191,7 +191,9 @@ fn begin(line: &mut Vec<u8>, name: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogWriter, MAX_PENDING, address, millis, number, text};
+    use super::{
+        LogWriter, MAX_PENDING, write_address_field, write_millis_field, write_number_field, write_text_field,
+    };
     use proptest::prelude::*;
     use std::io::{Result, Write};
     use std::sync::{Arc, Mutex, mpsc};
@@ -229,10 +231,10 @@ mod tests {
             value in any::<String>(), count: u64, micros in 0..1_u64 << 50, ip: std::net::IpAddr,
         ) {
             let mut line = Vec::new();
-            text(&mut line, "text", &value);
-            number(&mut line, "number", count);
-            millis(&mut line, "millis", Duration::from_micros(micros));
-            address(&mut line, "address", ip);
+            write_text_field(&mut line, "text", &value);
+            write_number_field(&mut line, "number", count);
+            write_millis_field(&mut line, "millis", Duration::from_micros(micros));
+            write_address_field(&mut line, "address", ip);
             let line = format!("{{{}}}", &std::str::from_utf8(&line).unwrap()[1..]);
             let read: serde_json::Value = serde_json::from_str(&line).unwrap();
             prop_assert_eq!(&read["text"], &value);
@@ -277,7 +279,7 @@ mod tests {
             ("\u{1b}[0m\n\"", r#"\u001b[0m\n\""#),
         ] {
             let mut line = Vec::new();
-            text(&mut line, "text", value);
+            write_text_field(&mut line, "text", value);
             assert_eq!(String::from_utf8(line).unwrap(), format!(",\"text\":\"{expected}\""));
         }
     }

@@ -20,37 +20,37 @@ use crate::reload::ReloadState;
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Returns the whole page.
-pub(super) fn text(gateway: &Gateway, process: &Arc<ProcessStats>) -> Result<String, fmt::Error> {
-    let (life, is_ready) = (gateway.current.life(), gateway.unready().is_none());
+pub(super) fn render_metrics(gateway: &Gateway, process: &Arc<ProcessStats>) -> Result<String, fmt::Error> {
+    let (life, is_ready) = (gateway.active_config.pipeline(), gateway.unready_reason().is_none());
     let (reloads, process) = (gateway.reloads().state(), Arc::clone(process));
-    MetricsPage::of(move |page| {
-        build(page)?;
+    MetricsPage::render(move |page| {
+        write_build_info(page)?;
         process.write(page)?;
-        life.audience.metrics.write(page)?;
+        life.telemetry.metrics.write(page)?;
         let help = "Requests that were refused because the gateway is overloaded";
-        page.counter("orfa_requests_shed", help, [([], life.shed.refused())])?;
-        config(page, &reloads)?;
+        page.counter("orfa_requests_shed", help, [([], life.load_shedder.refused())])?;
+        write_config(page, &reloads)?;
         page.gauge("orfa_ready", "Whether /readyz reports ready", [([], u64::from(is_ready))])?;
-        upstream(page, &life.services.stats())?;
-        offload(page, &life.offload.stats())?;
-        programs(page, &life)?;
-        filters(page, &life)?;
-        scripts(page, &life)
+        write_upstream(page, &life.services.stats())?;
+        write_offload(page, &life.offload.stats())?;
+        write_programs(page, &life)?;
+        write_filters(page, &life)?;
+        write_scripts(page, &life)
     })
 }
 
-fn build(page: &mut MetricsPage<'_>) -> fmt::Result {
+fn write_build_info(page: &mut MetricsPage<'_>) -> fmt::Result {
     let labels = [("version", env!("CARGO_PKG_VERSION"))];
     page.gauge("orfa_build_info", "The gateway's version", [(labels, 1_u64)])
 }
 
 /// The active config, and the results of reloads.
-fn config(page: &mut MetricsPage<'_>, reloads: &ReloadState) -> fmt::Result {
+fn write_config(page: &mut MetricsPage<'_>, reloads: &ReloadState) -> fmt::Result {
     let results = [([("result", "ok")], reloads.succeeded), ([("result", "failed")], reloads.failed)];
     page.counter("orfa_config_reloads", "Config reloads, by result", results)?;
     let stale = u64::from(reloads.is_stale);
     page.gauge("orfa_config_stale", "Whether the newest config was refused", [([], stale)])?;
-    let since = reloads.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let since = reloads.active_since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let help = "Activation time of the config, in seconds since the epoch";
     page.gauge("orfa_config_last_reload_success_timestamp_seconds", help, [([], since)])?;
     let labels = [("sha256", &*reloads.digest)];
@@ -58,7 +58,7 @@ fn config(page: &mut MetricsPage<'_>, reloads: &ReloadState) -> fmt::Result {
 }
 
 /// The upstream services and their endpoints.
-fn upstream(page: &mut MetricsPage<'_>, services: &[ServiceStats]) -> fmt::Result {
+fn write_upstream(page: &mut MetricsPage<'_>, services: &[ServiceStats]) -> fmt::Result {
     let results = services.iter().flat_map(|stats| {
         let succeeded = stats.requests.saturating_sub(stats.failures);
         let results = [("ok", succeeded), ("failed", stats.failures)];
@@ -102,7 +102,7 @@ fn upstream(page: &mut MetricsPage<'_>, services: &[ServiceStats]) -> fmt::Resul
 }
 
 /// The offload pool: threads for work that clients cause.
-fn offload(page: &mut MetricsPage<'_>, stats: &OffloadStats) -> fmt::Result {
+fn write_offload(page: &mut MetricsPage<'_>, stats: &OffloadStats) -> fmt::Result {
     let help = "Jobs queued for the offload pool";
     page.gauge("orfa_offload_jobs_queued", help, [([], stats.queued as u64)])?;
     let help = "Jobs that run in the offload pool";
@@ -118,7 +118,7 @@ fn offload(page: &mut MetricsPage<'_>, stats: &OffloadStats) -> fmt::Result {
 }
 
 /// The query runtime: its compile cache and its instance pools.
-fn programs(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
+fn write_programs(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     let Some(runtime) = &life.runtime else { return Ok(()) };
     let cache = runtime.cache_stats();
     let mut gauge = |name: &str, help: &str, value: usize| page.gauge(name, help, [([], value as u64)]);
@@ -138,7 +138,7 @@ fn programs(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
 }
 
 /// The filters, and the metrics that their modules define.
-fn filters(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
+fn write_filters(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     let Some(filters) = &life.filters else { return Ok(()) };
     let stats = filters.stats();
     let each = |count: fn(&FilterStats) -> u64| {
@@ -164,11 +164,11 @@ fn filters(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     page.counter("orfa_filter_refused_calls", help, each(|stats| stats.refused_calls))?;
     let help = "Other host calls that returned an error to a filter";
     page.counter("orfa_filter_hostcall_errors", help, each(|stats| stats.hostcall_errors))?;
-    modules(page, filters.metrics())
+    write_module_metrics(page, filters.metrics())
 }
 
 /// The services in S and their workers.
-fn scripts(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
+fn write_scripts(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
     if life.scripts.is_none() {
         return Ok(());
     }
@@ -195,14 +195,14 @@ fn scripts(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
 
 /// The metrics that filter modules define. Their names become labels, because they may not be valid metric
 /// names.
-fn modules(page: &mut MetricsPage<'_>, metrics: Vec<FilterMetric>) -> fmt::Result {
+fn write_module_metrics(page: &mut MetricsPage<'_>, metrics: Vec<FilterMetric>) -> fmt::Result {
     let (mut counters, mut gauges, mut histograms) = (Vec::new(), Vec::new(), Vec::new());
     for FilterMetric { name, value } in &metrics {
         match value {
             MetricValue::Counter(count) => counters.push(([("name", &**name)], *count)),
             MetricValue::Gauge(now) => gauges.push(([("name", &**name)], *now)),
             MetricValue::Histogram { buckets, sum, count } => {
-                histograms.push(([("name", &**name)], reading(buckets, *sum, *count)));
+                histograms.push(([("name", &**name)], from_cumulative(buckets, *sum, *count)));
             }
         }
     }
@@ -212,7 +212,7 @@ fn modules(page: &mut MetricsPage<'_>, metrics: Vec<FilterMetric>) -> fmt::Resul
 }
 
 /// Converts a histogram with cumulative buckets to one without.
-fn reading(upto: &[(f64, u64)], sum: f64, count: u64) -> HistogramSnapshot {
+fn from_cumulative(upto: &[(f64, u64)], sum: f64, count: u64) -> HistogramSnapshot {
     let mut before = 0;
     let own = |(bound, upto)| (bound, upto - std::mem::replace(&mut before, upto));
     let buckets = upto.iter().copied().chain([(f64::INFINITY, count)]).map(own).collect();

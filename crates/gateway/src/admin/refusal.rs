@@ -13,7 +13,7 @@ pub(super) enum AdminError {
     #[error("the admin listener does not serve the requested host")]
     Host,
     #[error("the metrics could not be written")]
-    Unwritten,
+    MetricsFailed,
 }
 
 impl ToProblem for AdminError {
@@ -22,7 +22,7 @@ impl ToProblem for AdminError {
             Self::Path => "route-not-found",
             Self::Method => "method-not-allowed",
             Self::Host => "host-misdirected",
-            Self::Unwritten => "gateway-failed",
+            Self::MetricsFailed => "gateway-failed",
         }
     }
 
@@ -31,13 +31,13 @@ impl ToProblem for AdminError {
             Self::Path => StatusCode::NOT_FOUND,
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::Host => StatusCode::MISDIRECTED_REQUEST,
-            Self::Unwritten => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::MetricsFailed => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
     fn fault(&self) -> FaultParty {
         match self {
-            Self::Unwritten => FaultParty::Gateway,
+            Self::MetricsFailed => FaultParty::Gateway,
             _ => FaultParty::Client,
         }
     }

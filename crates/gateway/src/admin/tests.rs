@@ -19,16 +19,16 @@ fn gateway_of(text: &str) -> Gateway {
 }
 
 /// A connection without a network, so that time can be paused.
-fn connected(gateway: &Gateway) -> DuplexStream {
+fn connect(gateway: &Gateway) -> DuplexStream {
     let hosts = gateway.admin_hosts();
     let seen = AdminState { gateway: gateway.clone(), process: Arc::new(ProcessStats::new()), hosts };
     let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let (ours, theirs) = duplex(1 << 20);
-    tokio::spawn(connection(theirs, Arc::new(seen), place));
+    tokio::spawn(serve_connection(theirs, Arc::new(seen), place));
     ours
 }
 
-async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
+async fn read_to_close(mut stream: impl AsyncRead + Unpin) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
     text
@@ -37,7 +37,7 @@ async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
 #[tokio::test(start_paused = true)]
 async fn cuts_off_slow_request_heads() {
     let (began, gateway) = (Instant::now(), gateway());
-    let (reading, mut writing) = tokio::io::split(connected(&gateway));
+    let (reading, mut writing) = tokio::io::split(connect(&gateway));
     let head = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     tokio::spawn(async move {
         for byte in head.bytes() {
@@ -45,7 +45,7 @@ async fn cuts_off_slow_request_heads() {
             let _ = writing.write_all(&[byte]).await;
         }
     });
-    let answer = rest(reading).await;
+    let answer = read_to_close(reading).await;
     assert!(!answer.contains("200"), "{answer}");
     assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
 }
@@ -53,19 +53,19 @@ async fn cuts_off_slow_request_heads() {
 #[tokio::test(start_paused = true)]
 async fn cuts_off_silent_connections() {
     let (began, gateway) = (Instant::now(), gateway());
-    assert_eq!(rest(connected(&gateway)).await, "");
+    assert_eq!(read_to_close(connect(&gateway)).await, "");
     assert_eq!(began.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
 }
 
 #[tokio::test(start_paused = true)]
 async fn cuts_off_long_lived_connections() {
     let (began, gateway) = (Instant::now(), gateway());
-    let mut stream = connected(&gateway);
+    let mut stream = connect(&gateway);
     while stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {
         sleep(Duration::from_secs(5)).await;
     }
     let lived = began.elapsed();
-    assert!((LONGEST..LONGEST + Duration::from_secs(10)).contains(&lived), "{lived:?}");
+    assert!((MAX_CONNECTION_AGE..MAX_CONNECTION_AGE + Duration::from_secs(10)).contains(&lived), "{lived:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +84,7 @@ async fn excess_connection_waits_for_a_free_slot() {
         read.is_ok_and(|read| read.unwrap() > 0)
     };
     let mut holding = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..MAX_CONNECTIONS {
         let mut stream = ask().await;
         assert!(is_answered(&mut stream).await);
         holding.push(stream);
@@ -98,18 +98,20 @@ async fn excess_connection_waits_for_a_free_slot() {
 #[tokio::test]
 async fn admin_listener_is_read_only() {
     let gateway = gateway();
-    let state = || (gateway.readiness().state(), gateway.reloads().state().succeeded, gateway.current.life());
+    let state = || {
+        (gateway.readiness().state(), gateway.reloads().state().succeeded, gateway.active_config.pipeline())
+    };
     let before = state();
     for method in ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "TRACE", "RELOAD"] {
         for path in
             ["/", "/healthz", "/readyz", "/metrics", "/reload", "/-/reload", "/quit", "/drain", "/config"]
         {
-            let mut stream = connected(&gateway);
+            let mut stream = connect(&gateway);
             let request = format!(
                 "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
             );
             stream.write_all(request.as_bytes()).await.unwrap();
-            let answer = rest(stream).await;
+            let answer = read_to_close(stream).await;
             let is_page = method == "GET" && ["/healthz", "/metrics"].contains(&path);
             assert_eq!(answer.starts_with("HTTP/1.1 200"), is_page, "{method} {path}: {answer}");
         }
@@ -128,9 +130,9 @@ async fn writes_metrics_outside_of_the_serving_threads() {
         HAS_WRITTEN.set(true);
         (7, 7)
     });
-    let mut stream = connected(&gateway());
+    let mut stream = connect(&gateway());
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
-    let page = rest(stream).await;
+    let page = read_to_close(stream).await;
     assert!(page.contains("orfa_heap_bytes 7\n"), "{page}");
     assert!(!HAS_WRITTEN.get(), "this thread serves the connection");
 }
@@ -142,9 +144,9 @@ admin: { address: 0.0.0.0:0, hosts: ['*.shop.svc', orfa-admin] }
 routes: []";
     let plain = "admin: 0.0.0.0:0\nroutes: []";
     let status = async |gateway: &Gateway, head: &str| {
-        let mut stream = connected(gateway);
+        let mut stream = connect(gateway);
         stream.write_all(format!("GET /healthz {head}\r\n\r\n").as_bytes()).await.unwrap();
-        rest(stream).await.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok())
+        read_to_close(stream).await.split(' ').nth(1).and_then(|status| status.parse::<u16>().ok())
     };
     for (gateway, is_named) in [(gateway_of(plain), false), (gateway_of(names), true), (gateway(), false)] {
         for host in ["10.1.2.3:9090", "[fd00::7]:9090", "127.0.0.1", "localhost:9090", "app.localhost"] {

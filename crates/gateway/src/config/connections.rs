@@ -62,7 +62,7 @@ pub struct ConnectionsConfig {
 }
 
 /// The upper bound of the default connection limit.
-const MAX: u64 = 20_000;
+const DEFAULT_MAX_CONNECTIONS: u64 = 20_000;
 
 impl Default for ConnectionsConfig {
     fn default() -> Self {
@@ -87,12 +87,12 @@ impl Default for ConnectionsConfig {
 impl ConnectionsConfig {
     /// The connection limit.
     pub(crate) fn max(&self) -> u64 {
-        self.max.map_or_else(descriptors, u64::from)
+        self.max.map_or_else(default_max_connections, u64::from)
     }
 }
 
 /// Derives the connection limit from the limit of file descriptors.
-fn descriptors() -> u64 {
+fn default_max_connections() -> u64 {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    most.map_or(MAX, |most| (most / 4 * 3).clamp(1, MAX))
+    most.map_or(DEFAULT_MAX_CONNECTIONS, |most| (most / 4 * 3).clamp(1, DEFAULT_MAX_CONNECTIONS))
 }

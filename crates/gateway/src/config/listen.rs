@@ -93,13 +93,13 @@ impl EachListenerConfig {
 impl ListenConfig {
     /// A single address, without TLS.
     #[must_use]
-    pub fn at(address: impl Into<String>) -> Self {
+    pub fn from_address(address: impl Into<String>) -> Self {
         Self::Address(address.into())
     }
 
     /// Every address, in the order of the config.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
-        self.each().into_iter().map(|(_, address, _)| address)
+        self.addresses_with_tls().into_iter().map(|(_, address, _)| address)
     }
 
     /// The hosts of all addresses.
@@ -124,7 +124,7 @@ impl ListenConfig {
     }
 
     /// Every address with its JSON Pointer in the config and its TLS options.
-    pub(crate) fn each(&self) -> Vec<(String, &str, Option<&TlsConfig>)> {
+    pub(crate) fn addresses_with_tls(&self) -> Vec<(String, &str, Option<&TlsConfig>)> {
         let many = match self {
             Self::Address(address) => return vec![("/listen".to_owned(), address, None)],
             Self::One(one) => return vec![("/listen".to_owned(), &one.address, one.tls.as_ref())],

@@ -39,7 +39,7 @@ impl fmt::Display for ConfigMistake {
 impl std::error::Error for ConfigMistake {}
 
 /// Joins words for a hint: `GET, POST or PUT`.
-pub(crate) fn any_of(words: &[String]) -> String {
+pub(crate) fn join_alternatives(words: &[String]) -> String {
     match words {
         [] => String::new(),
         [only] => only.clone(),

@@ -14,15 +14,15 @@ use serde_json::Value;
 
 use super::{GatewayConfig, read_text, schema, yaml};
 use examples::EXAMPLES;
-use page::{definition, page};
+use page::{definition, render_page};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config.md");
-const WRITE: &str = "ORFA_GENERATE";
+const GENERATE_VARIABLE: &str = "ORFA_GENERATE";
 
 #[test]
 fn config_page_matches_the_schema() {
-    let wanted = page(&schema::of::<GatewayConfig>(), EXAMPLES);
-    if std::env::var_os(WRITE).is_some() {
+    let wanted = render_page(&schema::schema_for::<GatewayConfig>(), EXAMPLES);
+    if std::env::var_os(GENERATE_VARIABLE).is_some() {
         std::fs::write(PAGE, &wanted).unwrap();
     }
     let written = std::fs::read_to_string(PAGE).unwrap_or_default();
@@ -36,15 +36,15 @@ fn every_example_is_a_valid_config() {
     for (name, text) in examples::FILES {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
-    certify(&folder.path().join("tls"));
+    create_certificates(&folder.path().join("tls"));
     for (section, example) in EXAMPLES {
-        let config = read_text(&whole(example), &folder.path().join("orfa.yaml"));
+        let config = read_text(&with_required_fields(example), &folder.path().join("orfa.yaml"));
         assert_eq!(config.map(drop), Ok(()), "the example of `{section}`");
     }
 }
 
 /// Creates the certificates that the examples name.
-fn certify(folder: &Path) {
+fn create_certificates(folder: &Path) {
     let made = rcgen::generate_simple_self_signed(["gateway".to_owned()]).unwrap();
     std::fs::create_dir_all(folder).unwrap();
     std::fs::write(folder.join("authority.crt"), made.cert.pem()).unwrap();
@@ -54,11 +54,11 @@ fn certify(folder: &Path) {
 
 #[test]
 fn every_field_occurs_in_an_example() {
-    let schema = schema::of::<GatewayConfig>();
+    let schema = schema::schema_for::<GatewayConfig>();
     let mut used = BTreeSet::new();
     for (_, example) in EXAMPLES {
-        let document = yaml::read(&whole(example), Path::new("orfa.yaml")).unwrap();
-        collect(&schema, &schema, &document.value, &mut used);
+        let document = yaml::read(&with_required_fields(example), Path::new("orfa.yaml")).unwrap();
+        collect_fields(&schema, &schema, &document.value, &mut used);
     }
     let fields = |schema: &Value| -> Vec<String> {
         schema
@@ -79,31 +79,31 @@ fn every_field_occurs_in_an_example() {
 }
 
 /// Completes an example with the required fields.
-fn whole(example: &str) -> String {
+fn with_required_fields(example: &str) -> String {
     let has_routes = example.lines().any(|line| line.starts_with("routes:"));
     if has_routes { example.to_owned() } else { format!("{example}routes: []\n") }
 }
 
 /// Collects the fields that a value uses, with their definitions.
-fn collect(root: &Value, schema: &Value, value: &Value, used: &mut BTreeSet<(String, String)>) {
+fn collect_fields(root: &Value, schema: &Value, value: &Value, used: &mut BTreeSet<(String, String)>) {
     let (name, schema) = definition(root, schema);
     for branch in ["anyOf", "oneOf"].iter().filter_map(|key| schema.get(*key)?.as_array()).flatten() {
-        collect(root, branch, value, used);
+        collect_fields(root, branch, value, used);
     }
     match value {
         Value::Object(members) => {
             for (key, value) in members {
                 if let Some(property) = schema.pointer(&format!("/properties/{key}")) {
                     used.insert((name.to_owned(), key.clone()));
-                    collect(root, property, value, used);
+                    collect_fields(root, property, value, used);
                 } else if let Some(each) = schema.get("additionalProperties") {
-                    collect(root, each, value, used);
+                    collect_fields(root, each, value, used);
                 }
             }
         }
         Value::Array(items) => {
             let each = schema.get("items").into_iter();
-            each.for_each(|each| items.iter().for_each(|item| collect(root, each, item, used)));
+            each.for_each(|each| items.iter().for_each(|item| collect_fields(root, each, item, used)));
         }
         _ => {}
     }

@@ -12,12 +12,12 @@ use serde_json::{Map, Value};
 use services::config::did_you_mean;
 
 use super::GatewayConfig;
-use super::mistake::{ConfigMistake, any_of};
-use super::renamed;
+use super::mistake::{ConfigMistake, join_alternatives};
+use super::renamed_keys;
 use super::source::FieldPositions;
 
 /// The string types with a format: name, description and hint.
-const FORMS: [(&str, &str, &str); 6] = [
+const STRING_FORMATS: [(&str, &str, &str); 6] = [
     ("DurationConfig", "a time span", "write 50ms, 2s or 5m"),
     ("BytesConfig", "a number of bytes", "write 64KiB, 16MiB or 1GiB"),
     ("PercentConfig", "a part of a hundred", "write 20%"),
@@ -29,13 +29,13 @@ const FORMS: [(&str, &str, &str); 6] = [
 /// The JSON Schema of `orfa.yaml`, for editors and for `orfa config schema`. Old keys are deprecated in it.
 #[must_use]
 pub fn schema() -> Value {
-    let mut schema = of::<GatewayConfig>();
-    renamed::deprecate(&mut schema);
+    let mut schema = schema_for::<GatewayConfig>();
+    renamed_keys::deprecate(&mut schema);
     schema
 }
 
 /// Returns the JSON Schema of a type in the style of the config.
-pub(super) fn of<T: JsonSchema>() -> Value {
+pub(super) fn schema_for<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();
     forbid_null(&mut schema);
@@ -49,7 +49,7 @@ pub(super) fn validate(value: &Value, source: &FieldPositions, schema: &Value) -
         Err(error) => return vec![source.mistake("", format!("the schema itself is wrong: {error}"), None)],
     };
     let speaker = SchemaErrorFormatter { schema, source };
-    validator.iter_errors(value).flat_map(|error| speaker.say(&error)).collect()
+    validator.iter_errors(value).flat_map(|error| speaker.format_error(&error)).collect()
 }
 
 struct SchemaErrorFormatter<'a> {
@@ -58,10 +58,10 @@ struct SchemaErrorFormatter<'a> {
 }
 
 impl SchemaErrorFormatter<'_> {
-    fn say(&self, error: &ValidationError<'_>) -> Vec<ConfigMistake> {
+    fn format_error(&self, error: &ValidationError<'_>) -> Vec<ConfigMistake> {
         let pointer = error.instance_path().as_str();
-        if let Some((noun, hint)) = self.form(error) {
-            let message = format!("{} is not {noun}", self.shown(error));
+        if let Some((noun, hint)) = self.string_format(error) {
+            let message = format!("{} is not {noun}", self.redacted_value(error));
             return vec![self.source.mistake(pointer, message, Some(hint))];
         }
         match error.kind() {
@@ -69,28 +69,28 @@ impl SchemaErrorFormatter<'_> {
                 unexpected.iter().map(|key| self.unknown_key(error, key)).collect()
             }
             ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
-                self.say_branches(error, context)
+                self.format_branches(error, context)
             }
-            _ => vec![self.say_one(error)],
+            _ => vec![self.format_single(error)],
         }
     }
 
-    fn say_one(&self, error: &ValidationError<'_>) -> ConfigMistake {
+    fn format_single(&self, error: &ValidationError<'_>) -> ConfigMistake {
         let pointer = error.instance_path().as_str();
         let (message, hint) = match error.kind() {
             ValidationErrorKind::Required { property } => {
                 (format!("`{}` is missing", property.as_str().unwrap_or_default()), None)
             }
-            ValidationErrorKind::Type { kind } => (self.has_to_be(error, &types_of(kind)), None),
-            ValidationErrorKind::Enum { options } => self.not_allowed(error, &list(options)),
+            ValidationErrorKind::Type { kind } => (self.type_message(error, &types_of(kind)), None),
+            ValidationErrorKind::Enum { options } => self.not_allowed_message(error, &value_list(options)),
             ValidationErrorKind::Constant { expected_value } => {
-                self.not_allowed(error, &[plain(expected_value)])
+                self.not_allowed_message(error, &[format_plain(expected_value)])
             }
             ValidationErrorKind::Minimum { limit } => {
-                (format!("{} is less than {limit}", self.shown(error)), None)
+                (format!("{} is less than {limit}", self.redacted_value(error)), None)
             }
             ValidationErrorKind::Maximum { limit } => {
-                (format!("{} is more than {limit}", self.shown(error)), None)
+                (format!("{} is more than {limit}", self.redacted_value(error)), None)
             }
             ValidationErrorKind::MinItems { limit } => {
                 (format!("the list is too short: it needs at least {limit}"), None)
@@ -101,25 +101,29 @@ impl SchemaErrorFormatter<'_> {
         self.source.mistake(pointer, message, hint)
     }
 
-    fn has_to_be(&self, error: &ValidationError<'_>, types: &[&str]) -> String {
+    fn type_message(&self, error: &ValidationError<'_>, types: &[&str]) -> String {
         let types = types.join(" or ");
         match self.source.is_hidden(error.instance_path().as_str()) {
             true => format!("has to be {types}"),
-            false => format!("has to be {types}, not {}", self.shown(error)),
+            false => format!("has to be {types}, not {}", self.redacted_value(error)),
         }
     }
 
-    fn not_allowed(&self, error: &ValidationError<'_>, allowed: &[String]) -> (String, Option<String>) {
-        let message = format!("{} is none of the allowed values", self.shown(error));
+    fn not_allowed_message(
+        &self,
+        error: &ValidationError<'_>,
+        allowed: &[String],
+    ) -> (String, Option<String>) {
+        let message = format!("{} is none of the allowed values", self.redacted_value(error));
         let word = error.instance().as_str().unwrap_or_default();
         let near = (!self.source.is_hidden(error.instance_path().as_str()))
             .then(|| did_you_mean(word, allowed.iter().map(String::as_str)))
             .flatten();
-        (message, Some(near.unwrap_or_else(|| format!("write {}", any_of(allowed)))))
+        (message, Some(near.unwrap_or_else(|| format!("write {}", join_alternatives(allowed)))))
     }
 
     fn unknown_key(&self, error: &ValidationError<'_>, key: &str) -> ConfigMistake {
-        let known = self.around(error).and_then(|schema| schema.get("properties")?.as_object());
+        let known = self.enclosing_schema(error).and_then(|schema| schema.get("properties")?.as_object());
         let known: Vec<&str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
         let hint = did_you_mean(key, known.iter().copied()).unwrap_or_else(|| {
             let known: Vec<String> = known.iter().map(|&key| key.to_owned()).collect();
@@ -130,54 +134,55 @@ impl SchemaErrorFormatter<'_> {
     }
 
     /// Reports the errors of the intended branch: the one whose type matches.
-    fn say_branches(
+    fn format_branches(
         &self,
         error: &ValidationError<'_>,
         branches: &[Vec<ValidationError<'static>>],
     ) -> Vec<ConfigMistake> {
         let here = error.instance_path();
-        let constants: Vec<String> = branches.iter().flatten().flat_map(allowed).collect();
+        let constants: Vec<String> = branches.iter().flatten().flat_map(allowed_values).collect();
         let is_other_type = |e: &ValidationError<'_>| {
             matches!(e.kind(), ValidationErrorKind::Type { .. }) && e.instance_path() == here
         };
-        if let Some(meant) =
-            branches.iter().find(|branch| !branch.iter().any(|e| is_other_type(e) || !allowed(e).is_empty()))
+        if let Some(meant) = branches
+            .iter()
+            .find(|branch| !branch.iter().any(|e| is_other_type(e) || !allowed_values(e).is_empty()))
         {
-            return meant.iter().flat_map(|error| self.say(error)).collect();
+            return meant.iter().flat_map(|error| self.format_error(error)).collect();
         }
         let (message, hint) = if constants.is_empty() {
             let types = branches.iter().flatten().flat_map(|e| match e.kind() {
                 ValidationErrorKind::Type { kind } => types_of(kind),
                 _ => Vec::new(),
             });
-            (self.has_to_be(error, &types.collect::<Vec<_>>()), None)
+            (self.type_message(error, &types.collect::<Vec<_>>()), None)
         } else {
-            self.not_allowed(error, &constants)
+            self.not_allowed_message(error, &constants)
         };
         vec![self.source.mistake(here.as_str(), message, hint)]
     }
 
     /// Returns the description and hint of a string type with a format.
-    fn form(&self, error: &ValidationError<'_>) -> Option<(String, String)> {
+    fn string_format(&self, error: &ValidationError<'_>) -> Option<(String, String)> {
         let name = error.schema_path().as_str().strip_prefix("/$defs/")?.split('/').next()?;
-        if let Some((_, noun, hint)) = FORMS.iter().find(|(form, ..)| *form == name) {
+        if let Some((_, noun, hint)) = STRING_FORMATS.iter().find(|(form, ..)| *form == name) {
             return Some(((*noun).to_owned(), (*hint).to_owned()));
         }
         let ValidationErrorKind::Pattern { .. } = error.kind() else { return None };
-        let schema = self.around(error)?;
+        let schema = self.enclosing_schema(error)?;
         let noun = schema.get("title").and_then(Value::as_str).unwrap_or("of the required form");
-        let examples = schema.get("examples").map(list).unwrap_or_default();
-        Some((noun.to_owned(), format!("write {}", any_of(&examples))))
+        let examples = schema.get("examples").map(value_list).unwrap_or_default();
+        Some((noun.to_owned(), format!("write {}", join_alternatives(&examples))))
     }
 
     /// Returns the schema that contains the failed keyword.
-    fn around(&self, error: &ValidationError<'_>) -> Option<&Value> {
+    fn enclosing_schema(&self, error: &ValidationError<'_>) -> Option<&Value> {
         let path = error.schema_path().as_str();
         self.schema.pointer(&path[..path.rfind('/')?])
     }
 
     /// The value, redacted if it must not be printed.
-    fn shown(&self, error: &ValidationError<'_>) -> String {
+    fn redacted_value(&self, error: &ValidationError<'_>) -> String {
         if self.source.is_hidden(error.instance_path().as_str()) {
             return "the value".to_owned();
         }
@@ -191,19 +196,19 @@ impl SchemaErrorFormatter<'_> {
 }
 
 /// Returns the values that would have been valid.
-fn allowed(error: &ValidationError<'_>) -> Vec<String> {
+fn allowed_values(error: &ValidationError<'_>) -> Vec<String> {
     match error.kind() {
-        ValidationErrorKind::Constant { expected_value } => vec![plain(expected_value)],
-        ValidationErrorKind::Enum { options } => list(options),
+        ValidationErrorKind::Constant { expected_value } => vec![format_plain(expected_value)],
+        ValidationErrorKind::Enum { options } => value_list(options),
         _ => Vec::new(),
     }
 }
 
-fn list(values: &Value) -> Vec<String> {
-    values.as_array().into_iter().flatten().map(plain).collect()
+fn value_list(values: &Value) -> Vec<String> {
+    values.as_array().into_iter().flatten().map(format_plain).collect()
 }
 
-fn plain(value: &Value) -> String {
+fn format_plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -232,13 +237,13 @@ fn forbid_null(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(forbid_null),
         Value::Object(members) => {
             members.values_mut().for_each(forbid_null);
-            forbid_null_here(members);
+            remove_null(members);
         }
         _ => {}
     }
 }
 
-fn forbid_null_here(members: &mut Map<String, Value>) {
+fn remove_null(members: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = members.get_mut("type") {
         types.retain(|kind| kind != "null");
         if let [only] = types.as_slice() {

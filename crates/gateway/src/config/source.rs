@@ -16,8 +16,8 @@ use super::mistake::ConfigMistake;
 pub struct FieldPositions {
     file: String,
     folder: PathBuf,
-    places: HashMap<String, FieldPosition>,
-    secret: HashSet<String>,
+    positions: HashMap<String, FieldPosition>,
+    hidden_pointers: HashSet<String>,
     digest: String,
     files: Vec<PathBuf>,
     warnings: Vec<ConfigMistake>,
@@ -102,16 +102,16 @@ impl FieldPositions {
         }
     }
 
-    pub(crate) fn put(&mut self, pointer: &str, place: FieldPosition) {
-        self.places.insert(pointer.to_owned(), place);
+    pub(crate) fn insert_position(&mut self, pointer: &str, place: FieldPosition) {
+        self.positions.insert(pointer.to_owned(), place);
     }
 
     /// Registers the new name of a field with this value, for the field and everything below it.
     pub(crate) fn rename(&mut self, old: &str, new: &str, value: &Value) {
-        if let Some(place) = self.places.remove(old) {
-            self.put(new, place);
+        if let Some(place) = self.positions.remove(old) {
+            self.insert_position(new, place);
         }
-        if self.secret.remove(old) {
+        if self.hidden_pointers.remove(old) {
             self.hide(new);
         }
         match value {
@@ -131,11 +131,11 @@ impl FieldPositions {
 
     /// Marks a value from the environment or a file, which must never be printed.
     pub(crate) fn hide(&mut self, pointer: &str) {
-        self.secret.insert(pointer.to_owned());
+        self.hidden_pointers.insert(pointer.to_owned());
     }
 
     pub(crate) fn is_hidden(&self, pointer: &str) -> bool {
-        self.secret.contains(pointer)
+        self.hidden_pointers.contains(pointer)
     }
 
     /// Creates a mistake in the field at this JSON Pointer.
@@ -155,13 +155,20 @@ impl FieldPositions {
     }
 
     /// Creates a mistake at a position reported by a parser.
-    pub(crate) fn mistake_on(
+    pub(crate) fn mistake_at_position(
         &self,
         (line, column): (usize, usize),
         pointer: &str,
         message: String,
     ) -> ConfigMistake {
-        ConfigMistake { file: self.file.clone(), line, column, field: field(pointer), message, hint: None }
+        ConfigMistake {
+            file: self.file.clone(),
+            line,
+            column,
+            field: field_path(pointer),
+            message,
+            hint: None,
+        }
     }
 
     fn mistake_at(
@@ -172,14 +179,14 @@ impl FieldPositions {
         hint: Option<String>,
     ) -> ConfigMistake {
         let (line, column) = self.position(pointer, at);
-        ConfigMistake { file: self.file.clone(), line, column, field: field(pointer), message, hint }
+        ConfigMistake { file: self.file.clone(), line, column, field: field_path(pointer), message, hint }
     }
 
     /// Returns the position of the field, or of the nearest enclosing field.
     fn position(&self, pointer: &str, at: PositionOf) -> (usize, usize) {
         let mut near = pointer;
         loop {
-            if let Some(place) = self.places.get(near) {
+            if let Some(place) = self.positions.get(near) {
                 return if matches!(at, PositionOf::Key) { place.key } else { place.value };
             }
             match near.rfind('/') {
@@ -191,7 +198,7 @@ impl FieldPositions {
 }
 
 /// Formats `/routes/0/query` as `routes[0].query`.
-pub(super) fn field(pointer: &str) -> String {
+pub(super) fn field_path(pointer: &str) -> String {
     let mut field = String::new();
     for part in pointer.split('/').skip(1) {
         if part.bytes().all(|byte| byte.is_ascii_digit()) && !field.is_empty() {

@@ -8,11 +8,11 @@ use std::path::Path;
 pub(super) struct SubstitutedText {
     pub(super) text: String,
     /// Whether anything was substituted, so that the text must not be printed.
-    pub(super) was_filled: bool,
+    pub(super) was_substituted: bool,
 }
 
 /// Returns the files that `${file:...}` in this text names, as they are written there.
-pub(super) fn files(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn referenced_files(text: &str) -> impl Iterator<Item = &str> {
     let ends = text.split("${file:").skip(1);
     ends.filter_map(|rest| rest.split_once('}').map(|(file, _)| file))
 }
@@ -25,8 +25,8 @@ pub(super) struct SubstitutionError {
 }
 
 /// Substitutes every `${...}`. Relative paths start in `folder`.
-pub(super) fn fill(text: &str, folder: &Path) -> Result<SubstitutedText, SubstitutionError> {
-    let mut filled = SubstitutedText { text: String::with_capacity(text.len()), was_filled: false };
+pub(super) fn substitute_all(text: &str, folder: &Path) -> Result<SubstitutedText, SubstitutionError> {
+    let mut filled = SubstitutedText { text: String::with_capacity(text.len()), was_substituted: false };
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         let (before, from) = rest.split_at(start);
@@ -37,14 +37,14 @@ pub(super) fn fill(text: &str, folder: &Path) -> Result<SubstitutedText, Substit
             continue;
         }
         let Some(end) = from.find('}') else {
-            return Err(wrong(
+            return Err(substitution_error(
                 "`${` has no `}`",
                 "write ${env:NAME} or ${file:PATH}, or $${ for the text itself",
             ));
         };
         filled.text.push_str(before);
         filled.text.push_str(&look_up(&from[2..end], folder)?);
-        filled.was_filled = true;
+        filled.was_substituted = true;
         rest = &from[end + 1..];
     }
     filled.text.push_str(rest);
@@ -64,10 +64,13 @@ fn look_up(reference: &str, folder: &Path) -> Result<String, SubstitutionError> 
                 hint: "the path is relative to the config's folder".to_owned(),
             }),
         },
-        _ => Err(wrong(&format!("`${{{reference}}}` is unknown"), "write ${env:NAME} or ${file:PATH}")),
+        _ => Err(substitution_error(
+            &format!("`${{{reference}}}` is unknown"),
+            "write ${env:NAME} or ${file:PATH}",
+        )),
     }
 }
 
-fn wrong(message: &str, hint: &str) -> SubstitutionError {
+fn substitution_error(message: &str, hint: &str) -> SubstitutionError {
     SubstitutionError { message: message.to_owned(), hint: hint.to_owned() }
 }

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use super::{ConfigMistake, GatewayConfig, read_text, schema};
 
-fn told(text: &str) -> Vec<String> {
+fn config_mistakes(text: &str) -> Vec<String> {
     let mistakes = read_text(text, Path::new("orfa.yaml")).err().unwrap_or_default();
     mistakes.iter().map(ConfigMistake::to_string).collect()
 }
 
 #[track_caller]
-fn tells(text: &str, expected: &[&str]) {
-    let told = told(text);
+fn assert_mistakes(text: &str, expected: &[&str]) {
+    let told = config_mistakes(text);
     assert_eq!(told, expected, "\n{}\n", told.join("\n"));
 }
 
@@ -39,7 +39,7 @@ fn a_good_config_is_read_with_its_defaults() {
 }
 
 /// The file that `reports_every_mistake_with_its_position` expects the mistakes of.
-const BAD: &str = r#"listen: everywhere
+const INVALID_CONFIG: &str = r#"listen: everywhere
 lissten: 127.0.0.1:8080
 services:
   catalog:
@@ -62,8 +62,8 @@ drain:
 
 #[test]
 fn reports_every_mistake_with_its_position() {
-    tells(
-        BAD,
+    assert_mistakes(
+        INVALID_CONFIG,
         &[
             "orfa.yaml:1:9: listen: `everywhere` is not an address (hint: write 127.0.0.1:8080 or [::]:8080)",
             "orfa.yaml:2:1: lissten: unknown key `lissten` (hint: did you mean `listen`?)",
@@ -95,22 +95,22 @@ fn reports_every_mistake_with_its_position() {
 fn reports_invalid_yaml_with_its_line() {
     let expected =
         "orfa.yaml:3:1: this is not YAML: while parsing a node, did not find expected node content";
-    tells("routes:\n  - path: [\n", &[expected]);
+    assert_mistakes("routes:\n  - path: [\n", &[expected]);
 }
 
 #[test]
 fn rejects_extra_documents_and_unrepresentable_numbers() {
     let expected = "orfa.yaml:3:1: this is not YAML: another document begins here; a file may have only one";
-    tells(&format!("{{}}\n# the first\n---{GOOD}"), &[expected]);
+    assert_mistakes(&format!("{{}}\n# the first\n---{GOOD}"), &[expected]);
     let long = GOOD.replace("timeout: 2s", "timeout: 12345678901234567890123");
     let expected = "orfa.yaml:3:51: services.catalog.timeout: the number has more digits than can be represented (hint: write it in quotes, if a string will do)";
-    assert!(told(&long).contains(&expected.to_owned()), "{:?}", told(&long));
-    assert!(told(&format!("---{GOOD}...\n")).is_empty());
+    assert!(config_mistakes(&long).contains(&expected.to_owned()), "{:?}", config_mistakes(&long));
+    assert!(config_mistakes(&format!("---{GOOD}...\n")).is_empty());
 }
 
 #[test]
 fn empty_config_reports_missing_routes() {
-    tells("", &["orfa.yaml: `routes` is missing"]);
+    assert_mistakes("", &["orfa.yaml: `routes` is missing"]);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn substitutes_secrets_and_never_prints_them() {
 
 #[test]
 fn reports_contradictory_limits() {
-    tells(
+    assert_mistakes(
         "services: { a: { url: http://a } }
 routes:
   - { path: /q, query: { services: [a], limits: { cpu: 3s, timeout: 2s, calls: 4, concurrency: 8 } } }
@@ -151,7 +151,7 @@ routes:
 
 #[test]
 fn rejects_cors_rules_that_browsers_ignore() {
-    tells(
+    assert_mistakes(
         "cors: { origins: ['*', 'null'], credentials: true, headers: ['*'], expose: ['x y'] }\nroutes: []",
         &[
             "orfa.yaml:1:46: cors.credentials: `*` and `null` never send credentials (hint: list the origins whose credentials count)",
@@ -169,9 +169,11 @@ fn resolves_aliases_up_to_a_limit() {
     for n in 1..12 {
         bomb.push_str(&format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 10].join(",")));
     }
-    assert!(told(&bomb)[0].contains("the aliases expand to too many values"));
-    assert!(told(&"[".repeat(100_000))[0].contains("recursion limit"));
-    assert!(told(&format!("{}{}", "[".repeat(100), "]".repeat(100)))[0].contains("nested too deep"));
+    assert!(config_mistakes(&bomb)[0].contains("the aliases expand to too many values"));
+    assert!(config_mistakes(&"[".repeat(100_000))[0].contains("recursion limit"));
+    assert!(
+        config_mistakes(&format!("{}{}", "[".repeat(100), "]".repeat(100)))[0].contains("nested too deep")
+    );
 }
 
 #[test]
@@ -217,7 +219,7 @@ fn accepts_one_or_several_listen_addresses() {
     assert_eq!(addresses("127.0.0.1:80"), ["127.0.0.1:80"]);
     assert_eq!(addresses("{ address: '[::1]:80' }"), ["[::1]:80"]);
     assert_eq!(addresses("['0.0.0.0:80', { address: 0.0.0.0:81 }]"), ["0.0.0.0:80", "0.0.0.0:81"]);
-    tells(
+    assert_mistakes(
         "listen: ['localhost:80', { address: 0.0.0.0:81 }, '0.0.0.0:81', { adress: 1 }]\nroutes: []",
         &[
             "orfa.yaml:1:10: listen[0]: `localhost:80` is not an address (hint: write 127.0.0.1:8080 or [::]:8080)",
@@ -253,7 +255,7 @@ fn lists_every_named_file_even_if_missing() {
 }
 
 /// A config with every mistake in callers and rights.
-const BAD_CALLERS: &str = r#"auth:
+const INVALID_CALLERS: &str = r#"auth:
   keys: { header: "co okie" }
   jwt: { issuer: login, audience: [], algorithms: [none, HS256, RS256], leeway: 1h, secret: hunter2, caller: "" }
 callers:
@@ -277,8 +279,8 @@ routes:
 
 #[test]
 fn reports_every_mistake_in_callers_and_rights_with_its_position() {
-    tells(
-        BAD_CALLERS,
+    assert_mistakes(
+        INVALID_CALLERS,
         &[
             "orfa.yaml:2:19: auth.keys.header: `co okie` is not a header for keys (hint: write x-api-key or authorization)",
             "orfa.yaml:3:35: auth.jwt.audience: the list is too short: it needs at least 1",
@@ -322,7 +324,7 @@ fn reports_every_mistake_in_callers_and_rights_with_its_position() {
 
 #[test]
 fn rejects_recordings_for_unknown_callers_and_keys() {
-    tells(
+    assert_mistakes(
         r#"services: { c: { url: http://c } }
 callers:
   tester: { key: "sha256:5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8" }
@@ -344,11 +346,11 @@ routes:
 #[test]
 fn rejects_tokens_that_cannot_be_verified() {
     let hint = "(hint: write its URL, or name the location of its keys with `jwks`)";
-    tells(
+    assert_mistakes(
         "auth: { jwt: { issuer: login, audience: shop } }\nroutes: []",
         &[&format!("orfa.yaml:1:24: auth.jwt.issuer: `login` is not a URL, so no keys can be found {hint}")],
     );
-    tells(
+    assert_mistakes(
         "rights: { shop: {} }\nservices: { c: { url: http://c } }\nroutes: [{ path: /, proxy: c, auth: required }]",
         &[
             "orfa.yaml:1:17: rights.shop: there is no caller or group `shop` (hint: write it under `callers:`)",

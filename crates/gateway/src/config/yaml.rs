@@ -33,7 +33,7 @@ struct YamlReader<'text> {
     source: FieldPositions,
     mistakes: Vec<ConfigMistake>,
     anchors: HashMap<usize, Value>,
-    aliased: usize,
+    aliased_nodes: usize,
 }
 
 /// Reads one YAML document. `Err` if it isn't YAML.
@@ -43,35 +43,41 @@ pub(super) fn read(text: &str, file: &Path) -> Result<YamlDocument, ConfigMistak
         source: FieldPositions::new(file),
         mistakes: Vec::new(),
         anchors: HashMap::new(),
-        aliased: 0,
+        aliased_nodes: 0,
     };
-    let value = match reader.document() {
+    let value = match reader.read_document() {
         Ok(value) => value,
-        Err(error) => return Err(reader.source.mistake_on(at(error.marker()), "", spoken(error.info()))),
+        Err(error) => {
+            return Err(reader.source.mistake_at_position(
+                line_and_column(error.marker()),
+                "",
+                yaml_error_message(error.info()),
+            ));
+        }
     };
     Ok(YamlDocument { value, source: reader.source, mistakes: reader.mistakes })
 }
 
-fn at(marker: &saphyr_parser::Marker) -> (usize, usize) {
+fn line_and_column(marker: &saphyr_parser::Marker) -> (usize, usize) {
     (marker.line(), marker.col() + 1)
 }
 
-fn spoken(info: &str) -> String {
+fn yaml_error_message(info: &str) -> String {
     format!("this is not YAML: {info}")
 }
 
 impl<'text> YamlReader<'text> {
-    fn document(&mut self) -> Result<Value, ScanError> {
+    fn read_document(&mut self) -> Result<Value, ScanError> {
         loop {
             let (event, span) = self.next()?;
             match event {
                 Event::Nothing | Event::StreamStart | Event::DocumentStart(_) => {}
                 Event::StreamEnd | Event::DocumentEnd => return Ok(Value::Object(Map::new())),
                 _ => {
-                    let start = at(&span.start);
-                    self.source.put("", FieldPosition { key: start, value: start });
-                    let value = self.value(event, &span, "", 0)?;
-                    self.end()?;
+                    let start = line_and_column(&span.start);
+                    self.source.insert_position("", FieldPosition { key: start, value: start });
+                    let value = self.read_value(event, &span, "", 0)?;
+                    self.expect_end()?;
                     return Ok(value);
                 }
             }
@@ -79,7 +85,7 @@ impl<'text> YamlReader<'text> {
     }
 
     /// Checks that nothing follows the document, since it would be ignored.
-    fn end(&mut self) -> Result<(), ScanError> {
+    fn expect_end(&mut self) -> Result<(), ScanError> {
         loop {
             let (event, span) = self.next()?;
             match event {
@@ -99,7 +105,7 @@ impl<'text> YamlReader<'text> {
         self.events.next().unwrap_or(Ok((Event::StreamEnd, Span::default())))
     }
 
-    fn value(
+    fn read_value(
         &mut self,
         event: Event<'text>,
         span: &Span,
@@ -118,11 +124,11 @@ impl<'text> YamlReader<'text> {
                     let message = "the number has more digits than can be represented";
                     self.mistakes.push(self.source.mistake(pointer, message, hint));
                 }
-                (self.scalar(scalar, pointer), anchor)
+                (self.convert_scalar(scalar, pointer), anchor)
             }
-            Event::SequenceStart(anchor, _) => (self.sequence(pointer, depth)?, anchor),
-            Event::MappingStart(anchor, _) => (self.mapping(pointer, depth)?, anchor),
-            Event::Alias(anchor) => return self.alias(anchor, span),
+            Event::SequenceStart(anchor, _) => (self.read_sequence(pointer, depth)?, anchor),
+            Event::MappingStart(anchor, _) => (self.read_mapping(pointer, depth)?, anchor),
+            Event::Alias(anchor) => return self.expand_alias(anchor, span),
             _ => return Err(ScanError::new_str(span.start, "a value is missing")),
         };
         if anchor > 0 {
@@ -131,7 +137,7 @@ impl<'text> YamlReader<'text> {
         Ok(value)
     }
 
-    fn sequence(&mut self, pointer: &str, depth: usize) -> Result<Value, ScanError> {
+    fn read_sequence(&mut self, pointer: &str, depth: usize) -> Result<Value, ScanError> {
         let mut items = Vec::new();
         loop {
             let (event, span) = self.next()?;
@@ -139,13 +145,13 @@ impl<'text> YamlReader<'text> {
                 return Ok(Value::Array(items));
             }
             let pointer = format!("{pointer}/{}", items.len());
-            let start = at(&span.start);
-            self.source.put(&pointer, FieldPosition { key: start, value: start });
-            items.push(self.value(event, &span, &pointer, depth + 1)?);
+            let start = line_and_column(&span.start);
+            self.source.insert_position(&pointer, FieldPosition { key: start, value: start });
+            items.push(self.read_value(event, &span, &pointer, depth + 1)?);
         }
     }
 
-    fn mapping(&mut self, pointer: &str, depth: usize) -> Result<Value, ScanError> {
+    fn read_mapping(&mut self, pointer: &str, depth: usize) -> Result<Value, ScanError> {
         let mut members = Map::new();
         loop {
             let (event, span) = self.next()?;
@@ -154,11 +160,11 @@ impl<'text> YamlReader<'text> {
                 Event::Scalar(name, ..) => name.into_owned(),
                 _ => return Err(ScanError::new_str(span.start, "a key has to be a string")),
             };
-            self.member(&mut members, name, &span, pointer, depth)?;
+            self.read_member(&mut members, name, &span, pointer, depth)?;
         }
     }
 
-    fn member(
+    fn read_member(
         &mut self,
         members: &mut Map<String, Value>,
         name: String,
@@ -170,21 +176,28 @@ impl<'text> YamlReader<'text> {
         let (event, span) = self.next()?;
         if members.contains_key(&name) {
             let message = format!("the key `{name}` occurs twice");
-            self.mistakes.push(self.source.mistake_on(at(&key.start), &pointer, message));
+            self.mistakes.push(self.source.mistake_at_position(
+                line_and_column(&key.start),
+                &pointer,
+                message,
+            ));
         }
-        self.source.put(&pointer, FieldPosition { key: at(&key.start), value: at(&span.start) });
-        let value = self.value(event, &span, &pointer, depth + 1)?;
+        self.source.insert_position(
+            &pointer,
+            FieldPosition { key: line_and_column(&key.start), value: line_and_column(&span.start) },
+        );
+        let value = self.read_value(event, &span, &pointer, depth + 1)?;
         members.insert(name, value);
         Ok(())
     }
 
-    fn scalar(&mut self, scalar: Option<Scalar<'_>>, pointer: &str) -> Value {
+    fn convert_scalar(&mut self, scalar: Option<Scalar<'_>>, pointer: &str) -> Value {
         match scalar {
             Some(Scalar::Null) => Value::Null,
             Some(Scalar::Boolean(value)) => value.into(),
             Some(Scalar::Integer(value)) => value.into(),
             Some(Scalar::FloatingPoint(value)) => value.into_inner().into(),
-            Some(Scalar::String(text)) => self.text(&text, pointer),
+            Some(Scalar::String(text)) => self.read_text(&text, pointer),
             None => {
                 let message = "the value does not match its tag";
                 self.mistakes.push(self.source.mistake(pointer, message, None));
@@ -193,9 +206,9 @@ impl<'text> YamlReader<'text> {
         }
     }
 
-    fn text(&mut self, text: &str, pointer: &str) -> Value {
-        substitute::files(text).for_each(|file| self.source.note_file(file));
-        let filled = match substitute::fill(text, self.source.folder()) {
+    fn read_text(&mut self, text: &str, pointer: &str) -> Value {
+        substitute::referenced_files(text).for_each(|file| self.source.note_file(file));
+        let filled = match substitute::substitute_all(text, self.source.folder()) {
             Ok(filled) => filled,
             Err(wrong) => {
                 self.mistakes.push(self.source.mistake(pointer, wrong.message, Some(wrong.hint)));
@@ -203,27 +216,27 @@ impl<'text> YamlReader<'text> {
                 return Value::String(text.to_owned());
             }
         };
-        if filled.was_filled {
+        if filled.was_substituted {
             self.source.hide(pointer);
         }
         Value::String(filled.text)
     }
 
-    fn alias(&mut self, anchor: usize, span: &Span) -> Result<Value, ScanError> {
+    fn expand_alias(&mut self, anchor: usize, span: &Span) -> Result<Value, ScanError> {
         let unknown = || ScanError::new_str(span.start, "the alias has no anchor before it");
         let value = self.anchors.get(&anchor).ok_or_else(unknown)?.clone();
-        self.aliased += nodes(&value);
-        if self.aliased > MAX_ALIASED {
+        self.aliased_nodes += count_nodes(&value);
+        if self.aliased_nodes > MAX_ALIASED {
             return Err(ScanError::new_str(span.start, "the aliases expand to too many values"));
         }
         Ok(value)
     }
 }
 
-fn nodes(value: &Value) -> usize {
+fn count_nodes(value: &Value) -> usize {
     1 + match value {
-        Value::Array(items) => items.iter().map(nodes).sum(),
-        Value::Object(members) => members.values().map(nodes).sum(),
+        Value::Array(items) => items.iter().map(count_nodes).sum(),
+        Value::Object(members) => members.values().map(count_nodes).sum(),
         _ => 0,
     }
 }

@@ -31,14 +31,14 @@ pub struct CorsConfig {
 impl CorsConfig {
     /// Creates a config with these origins and defaults otherwise.
     #[must_use]
-    pub fn of(origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn with_origins(origins: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let origins = origins.into_iter().map(Into::into).collect();
         Self { origins, credentials: true, max_age: None, headers: Vec::new(), expose: Vec::new() }
     }
 }
 
 /// Whether the text is valid under `cors.origins`.
-pub(crate) fn is_pattern(text: &str) -> bool {
+pub(crate) fn is_origin_pattern(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return matches!(text, "*" | "null") };
     let (host, port) = host.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')).unwrap_or((host, "*"));
     let is_v6 = host.starts_with('[') && host.ends_with(']');
@@ -49,7 +49,7 @@ pub(crate) fn is_pattern(text: &str) -> bool {
 
 /// Whether the text is valid under `cors.headers` and `cors.expose`. `*` is not, since browsers accept it
 /// only for requests without credentials.
-pub(crate) fn is_header(text: &str) -> bool {
+pub(crate) fn is_header_name(text: &str) -> bool {
     text != "*" && HeaderName::from_bytes(text.as_bytes()).is_ok()
 }
 

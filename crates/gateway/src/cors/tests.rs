@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use services::headers::MAX_MEMBERS;
 
-use super::config::is_pattern;
+use super::config::is_origin_pattern;
 use super::*;
 use crate::client::ConnectionContext;
 use crate::config::ListenConfig;
@@ -14,35 +14,41 @@ fn client(local: &str) -> ClientInfo {
     ClientInfo::new(([192, 0, 2, 1], 4711).into(), Arc::new(ConnectionContext::new(local, None)))
 }
 
-fn own(listen: &str) -> Arc<OwnHosts> {
-    let listen: ListenConfig = serde_json::from_str(listen).unwrap_or_else(|_| ListenConfig::at(listen));
+fn own_hosts(listen: &str) -> Arc<OwnHosts> {
+    let listen: ListenConfig =
+        serde_json::from_str(listen).unwrap_or_else(|_| ListenConfig::from_address(listen));
     Arc::new(OwnHosts::new(&listen))
 }
 
-fn judged(listen: &str, host: &str, origins: &[&str]) -> OriginKind {
+fn classify_origins(listen: &str, host: &str, origins: &[&str]) -> OriginKind {
     let mut request = Request::post("/query").header(header::HOST, host);
     for origin in origins {
         request = request.header(header::ORIGIN, *origin);
     }
-    AllowedOrigins::new(None, &own(listen)).judge(&request.body(()).unwrap(), &client("10.0.0.5:8080"))
+    AllowedOrigins::new(None, &own_hosts(listen))
+        .classify(&request.body(()).unwrap(), &client("10.0.0.5:8080"))
 }
 
 /// The response headers for a page of this origin, from a gateway that it reached as `gateway.example`.
-fn told(config: &CorsConfig, origin: &str) -> HeaderMap {
+fn response_headers(config: &CorsConfig, origin: &str) -> HeaderMap {
     let origins = AllowedOrigins::new(
         Some(config),
-        &own(r#"{ "address": "0.0.0.0:80", "hosts": ["gateway.example"] }"#),
+        &own_hosts(r#"{ "address": "0.0.0.0:80", "hosts": ["gateway.example"] }"#),
     );
     let request = Request::get("/").header(header::HOST, "gateway.example").header(header::ORIGIN, origin);
     let request = request.body(()).unwrap();
     let mut headers = HeaderMap::new();
-    origins.mark(origins.judge(&request, &client("")), request.headers().get(header::ORIGIN), &mut headers);
+    origins.set_response_headers(
+        origins.classify(&request, &client("")),
+        request.headers().get(header::ORIGIN),
+        &mut headers,
+    );
     headers
 }
 
 /// The allowed origin, and whether credentials are.
-fn allowed(config: &CorsConfig, origin: &str) -> (Option<String>, bool) {
-    let headers = told(config, origin);
+fn allowed_origin(config: &CorsConfig, origin: &str) -> (Option<String>, bool) {
+    let headers = response_headers(config, origin);
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap().to_owned());
     let credentials = text(header::ACCESS_CONTROL_ALLOW_CREDENTIALS).is_some();
     (text(header::ACCESS_CONTROL_ALLOW_ORIGIN), credentials)
@@ -51,9 +57,16 @@ fn allowed(config: &CorsConfig, origin: &str) -> (Option<String>, bool) {
 #[test]
 fn rebound_page_is_foreign() {
     let local = "127.0.0.1:8080";
-    assert_eq!(judged(local, "evil.example:8080", &["http://evil.example:8080"]), OriginKind::Foreign);
+    assert_eq!(
+        classify_origins(local, "evil.example:8080", &["http://evil.example:8080"]),
+        OriginKind::Disallowed
+    );
     for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "app.localhost"] {
-        assert_eq!(judged(local, host, &[&format!("http://{host}")]), OriginKind::Own, "{host}");
+        assert_eq!(
+            classify_origins(local, host, &[&format!("http://{host}")]),
+            OriginKind::SameOrigin,
+            "{host}"
+        );
     }
 }
 
@@ -65,25 +78,32 @@ fn only_configured_names_are_the_gateways_own() {
         for host in ["evil.example:8080", "evil.example", "10.0.0.9:8080", "app.example", "shop.example.evil"]
         {
             assert_eq!(
-                judged(listen, host, &[&format!("http://{host}")]),
-                OriginKind::Foreign,
+                classify_origins(listen, host, &[&format!("http://{host}")]),
+                OriginKind::Disallowed,
                 "{listen} {host}"
             );
         }
         for host in ["localhost:8080", "127.0.0.1:8080", "x.localhost"] {
             assert_eq!(
-                judged(listen, host, &[&format!("http://{host}")]),
-                OriginKind::Own,
+                classify_origins(listen, host, &[&format!("http://{host}")]),
+                OriginKind::SameOrigin,
                 "{listen} {host}"
             );
         }
     }
     for host in ["shop.example", "Shop.Example:8080", "a.app.example", "10.0.0.7", "10.0.0.5:8080"] {
-        assert_eq!(judged(named, host, &[&format!("https://{host}")]), OriginKind::Own, "{host}");
+        assert_eq!(
+            classify_origins(named, host, &[&format!("https://{host}")]),
+            OriginKind::SameOrigin,
+            "{host}"
+        );
     }
     // The local address of a listener on all addresses; the address of another listener doesn't match.
-    assert_eq!(judged("10.0.0.7:80", "10.0.0.5:8080", &["http://10.0.0.5:8080"]), OriginKind::Foreign);
-    assert_eq!(judged(named, "shop.example", &["https://other.example"]), OriginKind::Foreign);
+    assert_eq!(
+        classify_origins("10.0.0.7:80", "10.0.0.5:8080", &["http://10.0.0.5:8080"]),
+        OriginKind::Disallowed
+    );
+    assert_eq!(classify_origins(named, "shop.example", &["https://other.example"]), OriginKind::Disallowed);
 }
 
 #[test]
@@ -91,23 +111,23 @@ fn rebound_page_that_reads_from_its_own_host_is_foreign() {
     let judged = |host: &str, metadata: &[(&str, &str)]| {
         let request = Request::get("/graphql?query=%7Ba%7D").header(header::HOST, host);
         let request = metadata.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        let origins = AllowedOrigins::new(None, &own("127.0.0.1:8080"));
-        origins.judge(&request.body(()).unwrap(), &client("10.0.0.5:8080"))
+        let origins = AllowedOrigins::new(None, &own_hosts("127.0.0.1:8080"));
+        origins.classify(&request.body(()).unwrap(), &client("10.0.0.5:8080"))
     };
     let (site, mode, dest) = ("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest");
     for (metadata, expected) in [
-        (&[(site, "same-origin"), (mode, "cors"), (dest, "empty")][..], OriginKind::Foreign),
-        (&[(site, "same-origin"), (mode, "cors")], OriginKind::Foreign),
-        (&[(site, "same-origin"), (mode, "no-cors"), (dest, "script")], OriginKind::Foreign),
-        (&[(site, "same-origin"), (mode, "navigate"), (dest, "iframe")], OriginKind::Foreign),
-        (&[(site, "same-origin"), (mode, "navigate"), (dest, "document")], OriginKind::NoPage),
-        (&[(site, "none"), (mode, "navigate"), (dest, "document")], OriginKind::NoPage),
-        (&[(site, "same-origin")], OriginKind::NoPage),
-        (&[(mode, "cors")], OriginKind::NoPage),
-        (&[], OriginKind::NoPage),
+        (&[(site, "same-origin"), (mode, "cors"), (dest, "empty")][..], OriginKind::Disallowed),
+        (&[(site, "same-origin"), (mode, "cors")], OriginKind::Disallowed),
+        (&[(site, "same-origin"), (mode, "no-cors"), (dest, "script")], OriginKind::Disallowed),
+        (&[(site, "same-origin"), (mode, "navigate"), (dest, "iframe")], OriginKind::Disallowed),
+        (&[(site, "same-origin"), (mode, "navigate"), (dest, "document")], OriginKind::NoOrigin),
+        (&[(site, "none"), (mode, "navigate"), (dest, "document")], OriginKind::NoOrigin),
+        (&[(site, "same-origin")], OriginKind::NoOrigin),
+        (&[(mode, "cors")], OriginKind::NoOrigin),
+        (&[], OriginKind::NoOrigin),
     ] {
         assert_eq!(judged("evil.example", metadata), expected, "{metadata:?}");
-        assert_eq!(judged("localhost:8080", metadata), OriginKind::NoPage, "{metadata:?}");
+        assert_eq!(judged("localhost:8080", metadata), OriginKind::NoOrigin, "{metadata:?}");
     }
 }
 
@@ -144,61 +164,61 @@ fn clear_text_page_is_foreign_over_tls() {
     let judged = |origin: &str, client: &ClientInfo| {
         let request =
             Request::post("/query").header(header::HOST, "localhost").header(header::ORIGIN, origin);
-        AllowedOrigins::new(None, &own("127.0.0.1:8443")).judge(&request.body(()).unwrap(), client)
+        AllowedOrigins::new(None, &own_hosts("127.0.0.1:8443")).classify(&request.body(()).unwrap(), client)
     };
     let link = ConnectionContext::new(None, None);
-    link.secure(crate::client::TlsSession { certificate: None, tls: Arc::default() });
+    link.set_tls_session(crate::client::TlsSession { certificate: None, tls: Arc::default() });
     let secure = ClientInfo::new(([192, 0, 2, 1], 4711).into(), Arc::new(link));
-    assert_eq!(judged("https://localhost", &secure), OriginKind::Own);
-    assert_eq!(judged("http://localhost", &secure), OriginKind::Foreign);
-    assert_eq!(judged("http://localhost", &client("")), OriginKind::Own);
+    assert_eq!(judged("https://localhost", &secure), OriginKind::SameOrigin);
+    assert_eq!(judged("http://localhost", &secure), OriginKind::Disallowed);
+    assert_eq!(judged("http://localhost", &client("")), OriginKind::SameOrigin);
     // A trusted proxy has terminated TLS.
     let proxies = crate::trusted::TrustedProxies::new(&["192.0.2.1".to_owned()], "x-forwarded-for");
     let mut request = Request::get("/").header("x-forwarded-for", "198.51.100.7");
     request = request.header("x-forwarded-proto", "https");
-    let proxied = client("").behind(&proxies, &mut request.body(()).unwrap());
-    assert_eq!(judged("https://localhost", &proxied), OriginKind::Own);
-    assert_eq!(judged("http://localhost", &proxied), OriginKind::Foreign);
+    let proxied = client("").apply_proxies(&proxies, &mut request.body(()).unwrap());
+    assert_eq!(judged("https://localhost", &proxied), OriginKind::SameOrigin);
+    assert_eq!(judged("http://localhost", &proxied), OriginKind::Disallowed);
 }
 
 #[test]
 fn two_origin_headers_are_foreign() {
     let origins = ["http://localhost:8080", "http://evil.example"];
-    assert_eq!(judged("127.0.0.1:8080", "localhost:8080", &origins), OriginKind::Foreign);
+    assert_eq!(classify_origins("127.0.0.1:8080", "localhost:8080", &origins), OriginKind::Disallowed);
 }
 
 #[test]
 fn accepts_credentials_only_of_listed_origins() {
     let shop = "https://shop.example";
-    let listed = CorsConfig::of([shop, "*", "null"]);
-    assert_eq!(allowed(&listed, shop), (Some(shop.into()), true));
+    let listed = CorsConfig::with_origins([shop, "*", "null"]);
+    assert_eq!(allowed_origin(&listed, shop), (Some(shop.into()), true));
     for other in ["https://other.example", "null"] {
-        assert_eq!(allowed(&listed, other), (Some("*".into()), false), "{other}");
+        assert_eq!(allowed_origin(&listed, other), (Some("*".into()), false), "{other}");
     }
-    let opaque = CorsConfig::of([shop, "null"]);
-    assert_eq!(allowed(&opaque, "null"), (Some("null".into()), false));
-    assert_eq!(allowed(&CorsConfig::of([shop]), "null"), (None, false));
-    let without = CorsConfig { credentials: false, ..CorsConfig::of([shop]) };
-    assert_eq!(allowed(&without, shop), (Some(shop.into()), false));
+    let opaque = CorsConfig::with_origins([shop, "null"]);
+    assert_eq!(allowed_origin(&opaque, "null"), (Some("null".into()), false));
+    assert_eq!(allowed_origin(&CorsConfig::with_origins([shop]), "null"), (None, false));
+    let without = CorsConfig { credentials: false, ..CorsConfig::with_origins([shop]) };
+    assert_eq!(allowed_origin(&without, shop), (Some(shop.into()), false));
     assert!(
         !AllowedOrigins::new(Some(&without), &Arc::default())
-            .judge(&asking(shop, ""), &client(""))
-            .keeps_cookies()
+            .classify(&preflight_request(shop, ""), &client(""))
+            .allows_cookies()
     );
 }
 
 #[test]
 fn ignores_default_ports_of_origins() {
-    let config = CorsConfig::of(["https://shop.example:443", "http://shop.example"]);
+    let config = CorsConfig::with_origins(["https://shop.example:443", "http://shop.example"]);
     for origin in ["https://shop.example", "http://shop.example", "HTTP://SHOP.example"] {
-        assert_eq!(allowed(&config, origin).0.as_deref(), Some(origin));
+        assert_eq!(allowed_origin(&config, origin).0.as_deref(), Some(origin));
     }
     for origin in ["https://shop.example:80", "http://shop.example:443", "http://shop.example:8080"] {
-        assert_eq!(allowed(&config, origin).0, None, "{origin}");
+        assert_eq!(allowed_origin(&config, origin).0, None, "{origin}");
     }
 }
 
-fn asking(origin: &str, headers: &str) -> Request<()> {
+fn preflight_request(origin: &str, headers: &str) -> Request<()> {
     let request =
         Request::options("/").header(header::HOST, "gateway.example").header(header::ORIGIN, origin);
     let request = request.header(header::ACCESS_CONTROL_REQUEST_METHOD, "POST");
@@ -207,9 +227,11 @@ fn asking(origin: &str, headers: &str) -> Request<()> {
 
 #[test]
 fn allows_the_gateways_and_configured_headers() {
-    let config =
-        CorsConfig { headers: vec!["X-Shop".into(), "Prefer".into()], ..CorsConfig::of(["http://a"]) };
-    let asking = asking("http://a", "x-other, orfa-input,ORFA-New , orfa-bad name");
+    let config = CorsConfig {
+        headers: vec!["X-Shop".into(), "Prefer".into()],
+        ..CorsConfig::with_origins(["http://a"])
+    };
+    let asking = preflight_request("http://a", "x-other, orfa-input,ORFA-New , orfa-bad name");
     let answer = AllowedOrigins::new(Some(&config), &Arc::default()).preflight(&asking, "POST, QUERY");
     let answered = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
     assert_eq!(answered("access-control-allow-methods"), "POST, QUERY");
@@ -225,8 +247,8 @@ fn allows_the_gateways_and_configured_headers() {
 #[test]
 fn allows_a_bounded_number_of_requested_headers_once_each() {
     let allowed = |headers: &str| {
-        let origins = AllowedOrigins::new(Some(&CorsConfig::of(["http://a"])), &Arc::default());
-        let answer = origins.preflight(&asking("http://a", headers), "POST");
+        let origins = AllowedOrigins::new(Some(&CorsConfig::with_origins(["http://a"])), &Arc::default());
+        let answer = origins.preflight(&preflight_request("http://a", headers), "POST");
         let names = answer.headers()[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap().to_owned();
         names.split(", ").count() - ALLOWED_HEADERS.len()
     };
@@ -237,8 +259,8 @@ fn allows_a_bounded_number_of_requested_headers_once_each() {
 
 #[test]
 fn exposes_configured_headers() {
-    let config = CorsConfig { expose: vec!["X-Total".into()], ..CorsConfig::of(["http://a"]) };
-    let exposed = &told(&config, "http://a")[header::ACCESS_CONTROL_EXPOSE_HEADERS];
+    let config = CorsConfig { expose: vec!["X-Total".into()], ..CorsConfig::with_origins(["http://a"]) };
+    let exposed = &response_headers(&config, "http://a")[header::ACCESS_CONTROL_EXPOSE_HEADERS];
     assert_eq!(exposed, "orfa-cache, orfa-parts, server-timing, retry-after, x-total");
 }
 
@@ -271,7 +293,9 @@ fn pattern() -> impl Strategy<Value = String> {
         }),
         1 => Just("null".to_owned()),
     ]
-    .prop_filter("the patterns that the config's check accepts", |text| is_pattern(text) && text != "*")
+    .prop_filter("the patterns that the config's check accepts", |text| {
+        is_origin_pattern(text) && text != "*"
+    })
 }
 
 /// A naive reimplementation of the rule: by scheme, host and port.
@@ -298,8 +322,8 @@ proptest! {
         credentials: bool,
     ) {
         let is_covered = patterns.iter().any(|pattern| is_covered(&origin, pattern));
-        let config = CorsConfig { credentials, ..CorsConfig::of(patterns) };
-        let headers = told(&config, &origin);
+        let config = CorsConfig { credentials, ..CorsConfig::with_origins(patterns) };
+        let headers = response_headers(&config, &origin);
         prop_assert_eq!(headers.get(header::VARY).unwrap(), "origin");
         if !is_covered {
             let leave = headers.keys().find(|name| name.as_str().starts_with("access-control"));

@@ -7,7 +7,7 @@ use services::accept;
 use super::coding::ContentCodingKind;
 
 /// Returns the coding to use: the first of those with the highest weight.
-pub(super) fn coding(codings: &[ContentCodingKind], headers: &HeaderMap) -> Option<ContentCodingKind> {
+pub(super) fn select_coding(codings: &[ContentCodingKind], headers: &HeaderMap) -> Option<ContentCodingKind> {
     if !headers.contains_key(ACCEPT_ENCODING) {
         return None;
     }
@@ -34,11 +34,14 @@ mod tests {
 
     use super::*;
 
-    fn chosen(accept: &str) -> Option<&'static str> {
+    fn selected_coding(accept: &str) -> Option<&'static str> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_str(accept).unwrap());
-        coding(&[ContentCodingKind::Zstd, ContentCodingKind::Brotli, ContentCodingKind::Gzip], &headers)
-            .map(ContentCodingKind::name)
+        select_coding(
+            &[ContentCodingKind::Zstd, ContentCodingKind::Brotli, ContentCodingKind::Gzip],
+            &headers,
+        )
+        .map(ContentCodingKind::name)
     }
 
     #[test]
@@ -64,12 +67,12 @@ mod tests {
             ("gzip;q=-1, br;q=x", None),
             ("", None),
         ] {
-            assert_eq!(chosen(accept), expected, "{accept}");
+            assert_eq!(selected_coding(accept), expected, "{accept}");
         }
     }
 
     #[test]
     fn no_accept_encoding_selects_no_coding() {
-        assert_eq!(coding(&[ContentCodingKind::Gzip], &HeaderMap::new()), None);
+        assert_eq!(select_coding(&[ContentCodingKind::Gzip], &HeaderMap::new()), None);
     }
 }

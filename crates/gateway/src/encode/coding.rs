@@ -22,9 +22,9 @@ const GZIP_LEVEL: Compression = Compression::new(4);
 
 /// The log2 of the window for texts of unknown length. It is small because thousands of slow responses may
 /// each have a window.
-const WINDOW: u32 = 16;
+const STREAM_WINDOW: u32 = 16;
 /// The log2 of the largest window for texts of known length.
-const WIDE_WINDOW: u32 = 18;
+const MAX_WINDOW: u32 = 18;
 /// The log2 of brotli's largest window. Its hash table has 2^16 positions, so a wider window contains hardly
 /// any more matches. Its output buffer, which is zeroed each time it grows, may reach four times the window.
 const BROTLI_WINDOW: u32 = 17;
@@ -60,7 +60,7 @@ impl ContentCodingKind {
     /// to 8 ns with zstd, 20 ns with brotli and 45 to 100 ns with gzip: half a millisecond, a third with
     /// brotli, and up to 0.8 ms with gzip. Brotli encodes in blocks of 16 KiB, and its first block allocates
     /// 0.8 MiB, which takes up to 0.4 ms more.
-    pub(super) fn turn(self) -> usize {
+    pub(super) fn yield_interval(self) -> usize {
         match self {
             Self::Zstd => 64 << 10,
             Self::Brotli => 16 << 10,
@@ -69,17 +69,17 @@ impl ContentCodingKind {
     }
 
     /// Encodes a complete text; `None` if it would not become shorter.
-    pub(super) fn whole(self, text: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn encode_whole(self, text: &[u8]) -> Option<Vec<u8>> {
         let encoded = match self {
-            Self::Zstd => zstd_whole(text),
-            Self::Brotli => brotli_whole(text),
-            Self::Gzip => gzip_whole(text),
+            Self::Zstd => encode_zstd(text),
+            Self::Brotli => encode_brotli(text),
+            Self::Gzip => encode_gzip(text),
         };
         encoded.ok().filter(|encoded| encoded.len() < text.len())
     }
 }
 
-fn zstd_whole(text: &[u8]) -> io::Result<Vec<u8>> {
+fn encode_zstd(text: &[u8]) -> io::Result<Vec<u8>> {
     thread_local! {
         static CONTEXT: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
     }
@@ -89,8 +89,8 @@ fn zstd_whole(text: &[u8]) -> io::Result<Vec<u8>> {
     })
 }
 
-fn brotli_whole(text: &[u8]) -> io::Result<Vec<u8>> {
-    let parameters = brotli_parameters(window(text.len() as u64));
+fn encode_brotli(text: &[u8]) -> io::Result<Vec<u8>> {
+    let parameters = brotli_parameters(window_log(text.len() as u64));
     let out = Vec::with_capacity(text.len() / 2);
     let mut encoder = CompressorWriter::with_params(out, BROTLI_STEP, &parameters);
     encoder.write_all(text)?;
@@ -98,8 +98,8 @@ fn brotli_whole(text: &[u8]) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the log2 of the smallest window that holds a text of this length, up to [`WIDE_WINDOW`].
-fn window(length: u64) -> u32 {
-    (u64::BITS - length.leading_zeros()).clamp(10, WIDE_WINDOW)
+fn window_log(length: u64) -> u32 {
+    (u64::BITS - length.leading_zeros()).clamp(10, MAX_WINDOW)
 }
 
 fn brotli_parameters(window: u32) -> BrotliEncoderParams {
@@ -108,7 +108,7 @@ fn brotli_parameters(window: u32) -> BrotliEncoderParams {
 }
 
 /// Encodes with a reused context, in a gzip member (RFC 1952).
-fn gzip_whole(text: &[u8]) -> io::Result<Vec<u8>> {
+fn encode_gzip(text: &[u8]) -> io::Result<Vec<u8>> {
     const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     thread_local! {
         static CONTEXT: RefCell<Compress> = RefCell::new(Compress::new(GZIP_LEVEL, false));
@@ -142,7 +142,7 @@ pub(super) enum ContentEncoder {
 impl ContentEncoder {
     /// Creates an encoder for a text of this length, if known.
     pub(super) fn new(coding: ContentCodingKind, size: Option<u64>) -> io::Result<Self> {
-        let window = size.map_or(WINDOW, window);
+        let window = size.map_or(STREAM_WINDOW, window_log);
         Ok(match coding {
             ContentCodingKind::Zstd => {
                 let mut encoder = zstd::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
@@ -175,7 +175,7 @@ impl ContentEncoder {
     }
 
     /// The output since the last call.
-    pub(super) fn out(&mut self) -> &mut Vec<u8> {
+    pub(super) fn output(&mut self) -> &mut Vec<u8> {
         match self {
             Self::Zstd(encoder) => encoder.get_mut(),
             Self::Brotli(encoder) => encoder.get_mut(),

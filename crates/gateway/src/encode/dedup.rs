@@ -27,23 +27,23 @@ use crate::server::limiter::UnsentPermit;
 use crate::unsent;
 
 /// The length up to which texts and pieces are not counted as unsent bytes.
-const SMALL: usize = unsent::SMALL as usize;
+const UNCOUNTED_LENGTH: usize = unsent::UNCOUNTED_BYTES as usize;
 
 /// The length from which a text is processed in the offload pool. A byte of a text of tiny objects takes 30
 /// ns, and that of an ordinary one a nanosecond.
-const LONG: u64 = 32 << 10;
+const OFFLOAD_THRESHOLD: u64 = 32 << 10;
 /// The estimate of CPU time, charged in advance: the bytes per nanosecond.
 const BYTES_PER_NANO: f64 = 0.1;
 
 /// The timeout for processing one text.
-const LONGEST: Duration = Duration::from_secs(60);
+const DEDUP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pool that processes a long text, and the quota it is charged to.
 pub(crate) struct DedupAccount<'a> {
     pub(crate) pool: &'a OffloadPool,
-    pub(crate) payer: QuotaKey,
+    pub(crate) quota_key: QuotaKey,
     /// The deadline of the response.
-    pub(crate) until: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// The accepted forms, with their weights.
@@ -55,7 +55,7 @@ pub(super) struct AcceptedForms {
 
 impl AcceptedForms {
     /// Returns the forms that are preferred at least as much as plain JSON.
-    pub(super) fn asked(headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn from_accept(headers: &HeaderMap) -> Option<Self> {
         let mut values = headers.get_all(ACCEPT).iter();
         if !values.any(|value| value.as_bytes().windows(5).any(|part| part.eq_ignore_ascii_case(b"dedup"))) {
             return None;
@@ -63,14 +63,17 @@ impl AcceptedForms {
         let weight = |kind| accept::item_weight(headers, ACCEPT, &[kind]).unwrap_or(0);
         let plain = weight("application/json").max(weight("application/graphql-response+json")).max(1);
         let liked = |kind| Some(weight(kind)).filter(|weight| *weight >= plain).unwrap_or(0);
-        let forms = Self { graphql: liked(name(DedupForm::GraphQl)), json: liked(name(DedupForm::Json)) };
+        let forms = Self {
+            graphql: liked(media_type_name(DedupForm::GraphQl)),
+            json: liked(media_type_name(DedupForm::Json)),
+        };
         (forms.graphql > 0 || forms.json > 0).then_some(forms)
     }
 
     /// Selects the form of a response.
-    fn of<B>(self, response: &Response<B>) -> Option<DedupForm> {
+    fn select_form<B>(self, response: &Response<B>) -> Option<DedupForm> {
         let is_graphql =
-            head::kind(response.headers()).eq_ignore_ascii_case("application/graphql-response+json");
+            head::media_type(response.headers()).eq_ignore_ascii_case("application/graphql-response+json");
         let form = match self.graphql.cmp(&self.json) {
             std::cmp::Ordering::Equal if is_graphql => DedupForm::GraphQl,
             std::cmp::Ordering::Greater => DedupForm::GraphQl,
@@ -82,53 +85,59 @@ impl AcceptedForms {
 }
 
 /// Adds `Accept` to the `Vary` header if another client could receive another form.
-pub(super) fn offered(
+pub(super) fn vary_if_dedupable(
     is_head: bool,
     mut response: Response<StreamedServiceBody>,
 ) -> Response<StreamedServiceBody> {
-    if may(is_head, &response) {
-        head::vary(response.headers_mut(), "accept");
+    if is_dedupable(is_head, &response) {
+        head::add_vary(response.headers_mut(), "accept");
     }
     response
 }
 
 /// Deduplicates the response if that makes it shorter.
-pub(super) async fn apply(
+pub(super) async fn dedup_response(
     forms: AcceptedForms,
     account: DedupAccount<'_>,
     response: Response<StreamedServiceBody>,
     client: &ClientInfo,
 ) -> Response<StreamedServiceBody> {
     let limits = DedupLimits::default();
-    let mut response = offered(false, response);
-    let Some(form) = forms.of(&response).filter(|_| may(false, &response)) else { return response };
+    let mut response = vary_if_dedupable(false, response);
+    let Some(form) = forms.select_form(&response).filter(|_| is_dedupable(false, &response)) else {
+        return response;
+    };
     if let Some(tree) = response.extensions_mut().remove::<JsonTree>() {
         let bytes = response.body().size_hint().lower();
-        let encoded = computed(bytes, &account, move || dedup::encode(&tree, form, &limits)).await;
+        let encoded = run_computation(bytes, &account, move || dedup::encode(&tree, form, &limits)).await;
         let encoded = encoded.map(|tree| {
             // All of it was written anew, and its sources are released.
             let length = tree.len();
             response.extensions_mut().insert(HeldBytes(length as u64));
             body::from_pieces(length, tree.pieces_with_len(length))
         });
-        return written(form, encoded, response);
+        return replace_body(form, encoded, response);
     }
     let (head, body) = response.into_parts();
-    match read(body, limits.max, account.until, client).await {
+    match read_body(body, limits.max, account.deadline, client).await {
         Err(body) => Response::from_parts(head, body),
         Ok(text) => {
             let length = text.len();
-            let response = Response::from_parts(head, body::from_pieces(length, pieces(text.clone())));
+            let response = Response::from_parts(head, body::from_pieces(length, split_small(text.clone())));
             let encode = move || dedup::encode_text(&text, form, &limits).ok().flatten();
-            written(form, computed(length as u64, &account, encode).await.map(body::full), response)
+            replace_body(
+                form,
+                run_computation(length as u64, &account, encode).await.map(body::full),
+                response,
+            )
         }
     }
 }
 
 /// Whether the response can be deduplicated: successful JSON that may be transformed, of suitable length.
-fn may(is_head: bool, response: &Response<StreamedServiceBody>) -> bool {
+fn is_dedupable(is_head: bool, response: &Response<StreamedServiceBody>) -> bool {
     let limits = DedupLimits::default();
-    let size = match (is_head, super::size(response, is_head)) {
+    let size = match (is_head, super::body_size(response, is_head)) {
         (true, Some(size)) => SizeHint::with_exact(size),
         (true, None) => SizeHint::default(),
         (false, _) => response.body().size_hint(),
@@ -136,40 +145,40 @@ fn may(is_head: bool, response: &Response<StreamedServiceBody>) -> bool {
     if size.lower() > limits.max as u64 || size.upper().is_some_and(|size| size < limits.min as u64) {
         return false;
     }
-    let kind = head::kind(response.headers());
-    let is_json = kind.eq_ignore_ascii_case("application/json") || head::ends(kind, "+json");
-    let is_done = head::ends(kind, "dedup+json");
-    is_json && !is_done && response.status().is_success() && head::is_open(response)
+    let kind = head::media_type(response.headers());
+    let is_json = kind.eq_ignore_ascii_case("application/json") || head::has_suffix(kind, "+json");
+    let is_done = head::has_suffix(kind, "dedup+json");
+    is_json && !is_done && response.status().is_success() && head::is_transformable(response)
 }
 
 /// The media type of a form, without parameters.
-fn name(form: DedupForm) -> &'static str {
+fn media_type_name(form: DedupForm) -> &'static str {
     dedup::media_type(form).split(';').next().unwrap_or_default()
 }
 
-fn written(
+fn replace_body(
     form: DedupForm,
     encoded: Option<StreamedServiceBody>,
     mut response: Response<StreamedServiceBody>,
 ) -> Response<StreamedServiceBody> {
     let Some(encoded) = encoded else { return response };
-    head::change(response.headers_mut());
+    head::mark_changed(response.headers_mut());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(dedup::media_type(form)));
     response.map(|_| encoded)
 }
 
 /// Runs a computation for a text of `bytes` bytes. `None` if the text is long and the pool can't process it
 /// in time or the payer's quota is exhausted.
-async fn computed<T: Send + 'static>(
+async fn run_computation<T: Send + 'static>(
     bytes: u64,
     account: &DedupAccount<'_>,
     compute: impl FnOnce() -> Option<T> + Send + 'static,
 ) -> Option<T> {
-    if bytes <= LONG {
+    if bytes <= OFFLOAD_THRESHOLD {
         return compute();
     }
-    let &DedupAccount { pool, payer, until } = account;
-    let deadline = until.unwrap_or_else(|| Instant::now() + LONGEST);
+    let &DedupAccount { pool, quota_key: payer, deadline: until } = account;
+    let deadline = until.unwrap_or_else(|| Instant::now() + DEDUP_TIMEOUT);
     let estimate = Duration::from_nanos((bytes as f64 / BYTES_PER_NANO) as u64);
     let request = JobRequest { kind: "dedup", payer, estimate, deadline };
     pool.run(request, move |_| compute()).await.ok().flatten()
@@ -178,7 +187,7 @@ async fn computed<T: Send + 'static>(
 /// Reads a text to its end. A long one has permits for its bytes, until its last copy is dropped. A body that
 /// is too long, too slow or broken, or whose bytes exceed a limit of the client, is returned, to be passed
 /// through. Its chunks are merged, since a service could send a thousand frames of a kilobyte.
-async fn read(
+async fn read_body(
     mut body: StreamedServiceBody,
     limit: usize,
     until: Option<Instant>,
@@ -193,16 +202,16 @@ async fn read(
         };
         let Ok(next) = next else { break None };
         match next.map(|frame| frame.map(Frame::into_data)) {
-            None => return Ok(permitted(permits, text.finish().await)),
+            None => return Ok(attach_permits(permits, text.finish().await)),
             Some(Ok(Ok(data))) => {
                 turn.consume_bytes(data.len()).await;
                 let length = text.len() + data.len();
                 if length > limit {
                     break Some(Ok(Frame::data(data)));
                 }
-                if length > counted.max(SMALL) {
-                    let more = (length - counted).max(SMALL);
-                    let Ok(permit) = client.keep_buffered(more as u64) else {
+                if length > counted.max(UNCOUNTED_LENGTH) {
+                    let more = (length - counted).max(UNCOUNTED_LENGTH);
+                    let Ok(permit) = client.reserve_buffered(more as u64) else {
                         break Some(Ok(Frame::data(data)));
                     };
                     permits.extend(permit);
@@ -214,25 +223,25 @@ async fn read(
             Some(Err(error)) => break Some(Err(error)),
         }
     };
-    Err(resumed(permitted(permits, text.finish().await), last, body))
+    Err(resume_body(attach_permits(permits, text.finish().await), last, body))
 }
 
 /// Attaches the permits of a text.
-fn permitted(permits: Vec<UnsentPermit>, text: Bytes) -> Bytes {
+fn attach_permits(permits: Vec<UnsentPermit>, text: Bytes) -> Bytes {
     if permits.is_empty() { text } else { unsent::attach(permits, text) }
 }
 
 /// Splits a text into pieces that are too small to be counted beside its permits.
-fn pieces(mut text: Bytes) -> impl Iterator<Item = Bytes> + Send + Unpin + 'static {
-    std::iter::from_fn(move || (!text.is_empty()).then(|| text.split_to(text.len().min(SMALL))))
+fn split_small(mut text: Bytes) -> impl Iterator<Item = Bytes> + Send + Unpin + 'static {
+    std::iter::from_fn(move || (!text.is_empty()).then(|| text.split_to(text.len().min(UNCOUNTED_LENGTH))))
 }
 
 /// Returns the body with the part that was already read in front.
-fn resumed(
+fn resume_body(
     text: Bytes,
     last: Option<Result<Frame<Bytes>, BodyError>>,
     body: StreamedServiceBody,
 ) -> StreamedServiceBody {
-    let read = pieces(text).map(|piece| Ok(Frame::data(piece))).chain(last);
+    let read = split_small(text).map(|piece| Ok(Frame::data(piece))).chain(last);
     StreamBody::new(stream::iter(read).chain(BodyStream::new(body))).boxed_unsync()
 }

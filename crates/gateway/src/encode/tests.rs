@@ -21,7 +21,7 @@ const CODINGS: [ContentCodingKind; 3] =
     [ContentCodingKind::Zstd, ContentCodingKind::Brotli, ContentCodingKind::Gzip];
 
 /// Decodes the readable part of an incomplete encoded text.
-fn readable(coding: &str, encoded: &[u8]) -> Vec<u8> {
+fn decode_body(coding: &str, encoded: &[u8]) -> Vec<u8> {
     let mut decoder: Box<dyn Read> = match coding {
         "zstd" => Box::new(zstd::Decoder::new(encoded).unwrap()),
         "br" => Box::new(brotli::Decompressor::new(encoded, 4096)),
@@ -36,11 +36,11 @@ fn readable(coding: &str, encoded: &[u8]) -> Vec<u8> {
 }
 
 /// A compressible text.
-fn long() -> String {
+fn long_text() -> String {
     (0..200).map(|n| format!("{{\"id\":{n},\"title\":\"item\"}}")).collect()
 }
 
-fn answer(kind: &str, text: impl Into<Bytes>) -> Response<StreamedServiceBody> {
+fn response_of(kind: &str, text: impl Into<Bytes>) -> Response<StreamedServiceBody> {
     Response::builder().header("content-type", kind).body(body::full(text)).unwrap()
 }
 
@@ -50,40 +50,40 @@ fn pool() -> OffloadPool {
 
 /// The payer, with this deadline.
 fn account(pool: &OffloadPool, time: Option<Duration>) -> DedupAccount<'_> {
-    DedupAccount { pool, payer: QuotaKey::new(&1), until: time.map(|time| Instant::now() + time) }
+    DedupAccount { pool, quota_key: QuotaKey::new(&1), deadline: time.map(|time| Instant::now() + time) }
 }
 
 /// The response to a client that accepts these codings.
-fn to(accept: &str, response: Response<StreamedServiceBody>) -> Response<StreamedServiceBody> {
-    asked(Request::get("/").header("accept-encoding", accept), response)
+fn encode_for(accept: &str, response: Response<StreamedServiceBody>) -> Response<StreamedServiceBody> {
+    encode_request(Request::get("/").header("accept-encoding", accept), response)
 }
 
-fn asked(
+fn encode_request(
     request: http::request::Builder,
     response: Response<StreamedServiceBody>,
 ) -> Response<StreamedServiceBody> {
-    with(&EncodingConfigState::plain(None, true), request, response)
+    encode_with(&EncodingConfigState::without_dedup(None, true), request, response)
 }
 
-fn with(
+fn encode_with(
     encoding: &EncodingConfigState,
     request: http::request::Builder,
     response: Response<StreamedServiceBody>,
 ) -> Response<StreamedServiceBody> {
-    let asked = encoding.asked(&request.body(()).unwrap());
+    let asked = encoding.accepted_encodings(&request.body(()).unwrap());
     let pool = pool();
     let account = || account(&pool, None);
-    finished(encoding.encode(asked, account, response, &ClientInfo::for_tests()))
+    poll_to_end(encoding.encode(asked, account, response, &ClientInfo::for_tests()))
 }
 
 /// Polls a future that never waits but may yield.
-fn finished<T>(future: impl Future<Output = T>) -> T {
+fn poll_to_end<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     (0..100).find_map(|_| future.as_mut().now_or_never()).unwrap()
 }
 
-fn whole(response: Response<StreamedServiceBody>) -> Bytes {
-    finished(response.into_body().collect()).unwrap().to_bytes()
+fn read_body(response: Response<StreamedServiceBody>) -> Bytes {
+    poll_to_end(response.into_body().collect()).unwrap().to_bytes()
 }
 
 fn header(response: &Response<StreamedServiceBody>, name: &str) -> String {
@@ -94,36 +94,36 @@ fn header(response: &Response<StreamedServiceBody>, name: &str) -> String {
 #[test]
 fn decodes_to_the_same_text_in_every_coding() {
     for (accept, coding) in [("zstd", "zstd"), ("br", "br"), ("x-gzip", "gzip")] {
-        let response = to(accept, answer("application/json", long()));
+        let response = encode_for(accept, response_of("application/json", long_text()));
         assert_eq!(
             (header(&response, "content-encoding"), header(&response, "vary")),
             (coding.into(), "accept-encoding".into())
         );
-        let encoded = whole(response);
-        assert!(encoded.len() * 4 < long().len(), "{coding}: {}", encoded.len());
-        assert_eq!(readable(coding, &encoded), long().as_bytes());
+        let encoded = read_body(response);
+        assert!(encoded.len() * 4 < long_text().len(), "{coding}: {}", encoded.len());
+        assert_eq!(decode_body(coding, &encoded), long_text().as_bytes());
     }
 }
 
 #[test]
 fn sends_plain_text_with_vary_to_clients_without_codings() {
-    let response = asked(Request::get("/"), answer("application/json", long()));
+    let response = encode_request(Request::get("/"), response_of("application/json", long_text()));
     assert_eq!(
         (header(&response, "content-encoding"), header(&response, "vary")),
         (String::new(), "accept-encoding".into())
     );
-    assert_eq!(whole(response), long());
+    assert_eq!(read_body(response), long_text());
 }
 
 #[test]
 fn leaves_settled_and_incompressible_responses_unchanged() {
     let with = |name: &str, value: &str| {
-        let mut response = answer("application/json", long());
+        let mut response = response_of("application/json", long_text());
         response.headers_mut().insert(http::HeaderName::try_from(name).unwrap(), value.parse().unwrap());
         response
     };
     let status = |status: u16| {
-        let mut response = answer("application/json", long());
+        let mut response = response_of("application/json", long_text());
         *response.status_mut() = StatusCode::from_u16(status).unwrap();
         response
     };
@@ -138,15 +138,15 @@ fn leaves_settled_and_incompressible_responses_unchanged() {
         with("content-type", "multipart/mixed"),
         status(206),
         status(204),
-        answer("application/json", "{}"),
-        answer("application/json", ""),
-        Response::new(body::full(long())),
+        response_of("application/json", "{}"),
+        response_of("application/json", ""),
+        Response::new(body::full(long_text())),
     ] {
         let before = response.headers().clone();
-        let response = to("gzip", response);
+        let response = encode_for("gzip", response);
         assert_eq!(*response.headers(), before);
-        let text = whole(response);
-        assert!(text.len() < 3 || text == long());
+        let text = read_body(response);
+        assert!(text.len() < 3 || text == long_text());
     }
 }
 
@@ -162,7 +162,11 @@ fn compresses_every_textual_media_type() {
         "application/wasm",
         "application/javascript",
     ] {
-        assert_eq!(header(&to("br", answer(kind, long())), "content-encoding"), "br", "{kind}");
+        assert_eq!(
+            header(&encode_for("br", response_of(kind, long_text())), "content-encoding"),
+            "br",
+            "{kind}"
+        );
     }
 }
 
@@ -170,16 +174,16 @@ fn compresses_every_textual_media_type() {
 fn sends_incompressible_bodies_plain() {
     let noise: Vec<u8> = (0..4096).map(|_| fastrand::u8(..)).collect();
     for accept in ["zstd", "br", "gzip"] {
-        let response = to(accept, answer("text/plain", noise.clone()));
+        let response = encode_for(accept, response_of("text/plain", noise.clone()));
         assert_eq!(header(&response, "content-encoding"), "");
-        assert_eq!(whole(response), noise);
+        assert_eq!(read_body(response), noise);
     }
 }
 
 #[test]
 fn encoded_response_drops_headers_of_the_plain_bytes() {
     let plain = |kind: &str| {
-        let mut response = answer(kind, long());
+        let mut response = response_of(kind, long_text());
         for (name, value) in [
             ("etag", "\"v1\""),
             ("accept-ranges", "bytes"),
@@ -190,16 +194,16 @@ fn encoded_response_drops_headers_of_the_plain_bytes() {
         }
         response
     };
-    let get = to("gzip", plain("text/html"));
+    let get = encode_for("gzip", plain("text/html"));
     for (name, expected) in
         [("etag", "W/\"v1\""), ("accept-ranges", ""), ("content-length", ""), ("vary", "Accept-Encoding")]
     {
         assert_eq!(header(&get, name), expected);
     }
-    let head = asked(Request::head("/").header("accept-encoding", "gzip"), plain("text/html"));
+    let head = encode_request(Request::head("/").header("accept-encoding", "gzip"), plain("text/html"));
     assert_eq!(head.headers(), get.headers(), "HEAD has the headers of GET");
-    assert_eq!(whole(head), "");
-    let untouched = to("gzip", plain("image/png"));
+    assert_eq!(read_body(head), "");
+    let untouched = encode_for("gzip", plain("image/png"));
     assert_eq!(header(&untouched, "etag"), "\"v1\"");
 }
 
@@ -210,16 +214,17 @@ fn not_modified_response_has_the_clients_entity_tag() {
     {
         let mut response =
             Response::builder().status(304).header("etag", "\"v1\"").body(body::empty()).unwrap();
-        response = asked(Request::get("/").header("if-none-match", known), response);
+        response = encode_request(Request::get("/").header("if-none-match", known), response);
         assert_eq!(header(&response, "etag"), named, "{known}");
     }
 }
 
 #[test]
 fn not_modified_response_has_the_vary_header() {
-    let encoding = EncodingConfigState { dedups: true, ..EncodingConfigState::plain(None, true) };
+    let encoding =
+        EncodingConfigState { dedup_enabled: true, ..EncodingConfigState::without_dedup(None, true) };
     let response = Response::builder().status(304).header("vary", "origin").body(body::empty()).unwrap();
-    let response = with(&encoding, Request::get("/"), response);
+    let response = encode_with(&encoding, Request::get("/"), response);
     let said: Vec<&HeaderValue> = response.headers().get_all("vary").iter().collect();
     assert_eq!(said, ["origin", "accept", "accept-encoding"]);
 }
@@ -229,7 +234,7 @@ fn flushes_slow_bodies_as_they_arrive() {
     for coding in CODINGS {
         let (mut send, body) = Channel::<Bytes, services::body::BodyError>::new(4);
         let response = Response::builder().header("content-type", "application/x-ndjson");
-        let response = to(coding.name(), response.body(body.boxed_unsync()).unwrap());
+        let response = encode_for(coding.name(), response.body(body.boxed_unsync()).unwrap());
         let mut body = pin!(response.into_body());
         let mut context = Context::from_waker(Waker::noop());
         let mut encoded = Vec::new();
@@ -238,7 +243,7 @@ fn flushes_slow_bodies_as_they_arrive() {
             while let Poll::Ready(frame) = body.as_mut().poll_frame(&mut context) {
                 encoded.extend_from_slice(&frame.unwrap().unwrap().into_data().unwrap());
             }
-            assert_eq!(readable(coding.name(), &encoded).len(), 8 * (index + 1), "{}", coding.name());
+            assert_eq!(decode_body(coding.name(), &encoded).len(), 8 * (index + 1), "{}", coding.name());
         }
         drop(send);
     }
@@ -248,7 +253,7 @@ fn flushes_slow_bodies_as_they_arrive() {
 fn yields_while_compressing_long_bodies() {
     let long = vec![b'x'; 4 << 20];
     for coding in CODINGS {
-        let mut body = pin!(to(coding.name(), answer("text/plain", long.clone())).into_body());
+        let mut body = pin!(encode_for(coding.name(), response_of("text/plain", long.clone())).into_body());
         let (mut turns, mut encoded) = (0, Vec::new());
         loop {
             match body.as_mut().poll_frame(&mut Context::from_waker(Waker::noop())) {
@@ -257,15 +262,15 @@ fn yields_while_compressing_long_bodies() {
                 Poll::Ready(None) => break,
             }
         }
-        assert!(turns >= long.len() / coding.turn() - 1, "{turns}");
-        assert_eq!(readable(coding.name(), &encoded), long);
+        assert!(turns >= long.len() / coding.yield_interval() - 1, "{turns}");
+        assert_eq!(decode_body(coding.name(), &encoded), long);
     }
 }
 
 #[test]
 fn turns_end_within_pieces() {
     for coding in CODINGS {
-        let pieces: Vec<Bytes> = vec![vec![b'x'; coding.turn() - 1].into(); 16];
+        let pieces: Vec<Bytes> = vec![vec![b'x'; coding.yield_interval() - 1].into(); 16];
         let text = pieces.concat();
         let frames = pieces.into_iter().map(|piece| Ok(Frame::data(piece)));
         let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
@@ -277,16 +282,16 @@ fn turns_end_within_pieces() {
                 None => turns += 1,
             }
         };
-        assert_eq!(turns, text.len().div_ceil(coding.turn()), "{}", coding.name());
-        assert_eq!(readable(coding.name(), &encoded), text);
+        assert_eq!(turns, text.len().div_ceil(coding.yield_interval()), "{}", coding.name());
+        assert_eq!(decode_body(coding.name(), &encoded), text);
     }
 }
 
 #[test]
 fn compression_of_a_long_text_begins_in_a_poll_of_its_own() {
     for coding in CODINGS {
-        let long = vec![b'x'; coding.turn() + 1];
-        let mut body = pin!(to(coding.name(), answer("text/plain", long)).into_body());
+        let long = vec![b'x'; coding.yield_interval() + 1];
+        let mut body = pin!(encode_for(coding.name(), response_of("text/plain", long)).into_body());
         let mut poll = || body.as_mut().poll_frame(&mut Context::from_waker(Waker::noop()));
         // The second turn has the last byte.
         assert_eq!([poll(), poll(), poll()].map(|polled| polled.is_ready()), [false, false, true]);
@@ -297,7 +302,7 @@ fn compression_of_a_long_text_begins_in_a_poll_of_its_own() {
 fn brotli_window_fits_the_text() {
     // The window is at the beginning of the stream (RFC 7932, section 9.1), in up to seven bits.
     for (length, bits, of_window) in [((16 << 10) + 1, 0x71, 15), (1 << 20, 0x01, 17)] {
-        let encoded = whole(to("br", answer("text/plain", vec![b'x'; length])));
+        let encoded = read_body(encode_for("br", response_of("text/plain", vec![b'x'; length])));
         assert_eq!(encoded[0] & 0x7f, bits, "{length} bytes, 2^{of_window} expected");
     }
 }
@@ -306,11 +311,15 @@ fn brotli_window_fits_the_text() {
 fn compresses_a_short_text_at_once_and_a_longer_one_in_turns() {
     for coding in CODINGS {
         let is_whole = |length: usize| {
-            let response = to(coding.name(), answer("text/plain", vec![b'x'; length]));
+            let response = encode_for(coding.name(), response_of("text/plain", vec![b'x'; length]));
             assert_eq!(header(&response, "content-encoding"), coding.name());
             response.body().size_hint().exact().is_some()
         };
-        assert!(is_whole(coding.turn()) && !is_whole(coding.turn() + 1), "{}", coding.name());
+        assert!(
+            is_whole(coding.yield_interval()) && !is_whole(coding.yield_interval() + 1),
+            "{}",
+            coding.name()
+        );
     }
 }
 
@@ -342,7 +351,7 @@ fn sends_trailers_after_the_encoded_body() {
         .unwrap()
         .unwrap();
     assert_eq!(read.trailers(), Some(&trailers));
-    assert_eq!(readable("zstd", &read.to_bytes()), b"text");
+    assert_eq!(decode_body("zstd", &read.to_bytes()), b"text");
 }
 
 proptest! {
@@ -363,9 +372,9 @@ proptest! {
             let compressed = CompressedBody::new(coding, knows.then_some(text.len() as u64), None, body, None);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             let encoded = runtime.block_on(compressed.collect()).unwrap().to_bytes();
-            prop_assert_eq!(&readable(coding.name(), &encoded), &text);
-            if let Some(encoded) = coding.whole(&text) {
-                prop_assert_eq!(&readable(coding.name(), &encoded), &text);
+            prop_assert_eq!(&decode_body(coding.name(), &encoded), &text);
+            if let Some(encoded) = coding.encode_whole(&text) {
+                prop_assert_eq!(&decode_body(coding.name(), &encoded), &text);
             }
         }
     }
@@ -374,20 +383,23 @@ proptest! {
 #[test]
 fn sends_plain_text_above_the_encoder_limit_of_a_connection() {
     // Besides two encoders there is space for the chunk of a plain response.
-    let text = Bytes::from(vec![b' '; ContentCodingKind::Gzip.turn() + 1]);
-    let client = ClientInfo::that_may_leave(2 * ENCODER + 2 * text.len() as u64);
-    let (encoding, pool) = (EncodingConfigState::plain(None, true), pool());
+    let text = Bytes::from(vec![b' '; ContentCodingKind::Gzip.yield_interval() + 1]);
+    let client = ClientInfo::with_unsent_limit(2 * ENCODER_MEMORY + 2 * text.len() as u64);
+    let (encoding, pool) = (EncodingConfigState::without_dedup(None, true), pool());
     let encode = || {
         let request = Request::get("/").header("accept-encoding", "gzip").body(()).unwrap();
-        let response = answer("application/json", text.clone());
+        let response = response_of("application/json", text.clone());
         let account = || account(&pool, None);
-        encoding.encode(encoding.asked(&request), account, response, &client).now_or_never().unwrap()
+        encoding
+            .encode(encoding.accepted_encodings(&request), account, response, &client)
+            .now_or_never()
+            .unwrap()
     };
     let (first, second) = (encode(), encode());
     assert_eq!([&first, &second].map(|answer| header(answer, "content-encoding")), ["gzip", "gzip"]);
     let third = encode();
     assert_eq!(header(&third, "content-encoding"), "");
-    assert_eq!(whole(third), text);
+    assert_eq!(read_body(third), text);
     drop(first);
     assert_eq!(header(&encode(), "content-encoding"), "gzip");
     drop(second);

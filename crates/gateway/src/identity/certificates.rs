@@ -26,15 +26,15 @@ pub(crate) enum CertificateName {
 impl CertificateName {
     pub(crate) fn dns(text: &str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
-        is_plain(text).then(|| Self::Dns(text.to_ascii_lowercase()))
+        is_graphic_text(text).then(|| Self::Dns(text.to_ascii_lowercase()))
     }
 
     pub(crate) fn uri(text: &str) -> Option<Self> {
-        is_plain(text).then(|| Self::Uri(text.to_owned()))
+        is_graphic_text(text).then(|| Self::Uri(text.to_owned()))
     }
 
     pub(crate) fn email(text: &str) -> Option<Self> {
-        let (mailbox, host) = text.rsplit_once('@').filter(|_| is_plain(text))?;
+        let (mailbox, host) = text.rsplit_once('@').filter(|_| is_graphic_text(text))?;
         let is_whole = !mailbox.is_empty() && !host.is_empty();
         is_whole.then(|| Self::Email(format!("{mailbox}@{}", host.to_ascii_lowercase())))
     }
@@ -51,11 +51,11 @@ impl CertificateName {
     ///
     /// # Errors
     /// Returns the reason if no certificate can contain the name.
-    pub(crate) fn of_config(text: &str) -> Result<Vec<Self>, &'static str> {
+    pub(crate) fn parse_config_names(text: &str) -> Result<Vec<Self>, &'static str> {
         let ip = |text: &str| text.parse::<IpAddr>().ok().map(|address| Self::Ip(address.to_canonical()));
-        let common = |text: &str| is_text(text).then(|| text.to_owned());
+        let common = |text: &str| is_common_name(text).then(|| text.to_owned());
         let dns = |text: &str| Self::dns(text).ok_or("it is not a host name");
-        let name = match kind(text) {
+        let name = match split_kind(text) {
             Some(("dns", name)) => dns(name),
             Some(("uri", name)) => Self::uri(name).filter(|_| name.contains(':')).ok_or("it is not a URI"),
             Some(("email", name)) => Self::email(name).ok_or("it is not an email address"),
@@ -86,16 +86,16 @@ impl CertificateName {
 }
 
 /// Splits a text from the config into the kind and the name, if it has a kind.
-pub(crate) fn kind(text: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_kind(text: &str) -> Option<(&str, &str)> {
     text.split_once(':').filter(|(kind, _)| matches!(*kind, "dns" | "uri" | "email" | "ip" | "cn"))
 }
 
 /// Whether a text can be a machine's name. A NUL is refused because C code would truncate the name there.
-fn is_plain(text: &str) -> bool {
+fn is_graphic_text(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// Whether a text can be a common name.
-pub(crate) fn is_text(text: &str) -> bool {
+pub(crate) fn is_common_name(text: &str) -> bool {
     !text.is_empty() && !text.chars().any(char::is_control)
 }

@@ -128,7 +128,7 @@ impl Default for KeysConfig {
 }
 
 impl SignatureAlgorithm {
-    pub(super) fn known(self) -> jsonwebtoken::Algorithm {
+    pub(super) fn to_jsonwebtoken(self) -> jsonwebtoken::Algorithm {
         use jsonwebtoken::Algorithm as JwtAlgorithm;
         match self {
             Self::RS256 => JwtAlgorithm::RS256,

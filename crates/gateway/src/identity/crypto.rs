@@ -10,7 +10,7 @@ use ring::signature as known;
 
 static PROVIDER: CryptoProvider = CryptoProvider {
     signer_factory: sign,
-    verifier_factory: verifier,
+    verifier_factory: create_verifier,
     key_utils: KeyUtils::new_unimplemented(),
 };
 
@@ -23,7 +23,7 @@ fn sign(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner>, Error> {
     Err(ErrorKind::UnsupportedAlgorithm.into())
 }
 
-fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
+fn create_verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
     if key.family() != algorithm.family() {
         return Err(ErrorKind::InvalidAlgorithm.into());
     }
@@ -37,13 +37,14 @@ struct SignatureVerifier {
 }
 
 impl SignatureVerifier {
-    fn is_signed(&self, message: &[u8], signature: &[u8]) -> bool {
+    fn is_valid_signature(&self, message: &[u8], signature: &[u8]) -> bool {
         if let DecodingKeyKind::RsaModulusExponent { n, e } = self.key.kind() {
             let key = known::RsaPublicKeyComponents { n, e };
-            return rsa(self.algorithm).is_some_and(|rule| key.verify(rule, message, signature).is_ok());
+            return rsa_parameters(self.algorithm)
+                .is_some_and(|rule| key.verify(rule, message, signature).is_ok());
         }
         let Ok(key) = self.key.try_get_as_bytes() else { return false };
-        if let Some(rule) = shared(self.algorithm) {
+        if let Some(rule) = hmac_algorithm(self.algorithm) {
             return hmac::verify(&hmac::Key::new(rule, key), message, signature).is_ok();
         }
         let rule: &dyn known::VerificationAlgorithm = match self.algorithm {
@@ -57,7 +58,7 @@ impl SignatureVerifier {
 }
 
 /// Returns the RSA parameters of an algorithm. They refuse keys of less than 2048 bits.
-fn rsa(algorithm: Algorithm) -> Option<&'static known::RsaParameters> {
+fn rsa_parameters(algorithm: Algorithm) -> Option<&'static known::RsaParameters> {
     match algorithm {
         Algorithm::RS256 => Some(&known::RSA_PKCS1_2048_8192_SHA256),
         Algorithm::RS384 => Some(&known::RSA_PKCS1_2048_8192_SHA384),
@@ -69,7 +70,7 @@ fn rsa(algorithm: Algorithm) -> Option<&'static known::RsaParameters> {
     }
 }
 
-fn shared(algorithm: Algorithm) -> Option<hmac::Algorithm> {
+fn hmac_algorithm(algorithm: Algorithm) -> Option<hmac::Algorithm> {
     match algorithm {
         Algorithm::HS256 => Some(hmac::HMAC_SHA256),
         Algorithm::HS384 => Some(hmac::HMAC_SHA384),
@@ -80,7 +81,7 @@ fn shared(algorithm: Algorithm) -> Option<hmac::Algorithm> {
 
 impl Verifier<Vec<u8>> for SignatureVerifier {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
-        if self.is_signed(message, signature) { Ok(()) } else { Err(signature::Error::new()) }
+        if self.is_valid_signature(message, signature) { Ok(()) } else { Err(signature::Error::new()) }
     }
 }
 

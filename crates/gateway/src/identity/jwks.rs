@@ -22,17 +22,17 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 /// The timeout of a fetch, and the longest time a request waits for one.
-const FETCH: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(3);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+const KEY_WAIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The largest response that is accepted, in bytes.
-const LARGEST: u64 = 256 << 10;
+const MAX_RESPONSE_BYTES: u64 = 256 << 10;
 /// The minimum time between a fetch and the next one that an unknown key triggers.
 pub(super) const COOLDOWN: Duration = Duration::from_secs(30);
 /// The lifetime of a key set if the issuer sends no `max-age`, and the bounds for `max-age`.
-const USUAL: Duration = Duration::from_secs(600);
-const BOUNDS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(86400));
+const DEFAULT_MAX_AGE: Duration = Duration::from_secs(600);
+const MAX_AGE_BOUNDS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(86400));
 /// The first delay after a failed fetch, which doubles each time, and the longest.
-const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The keys that tokens may be signed with.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ pub(crate) enum NoKey {
     /// No key has the ID in the token, or it is not for the token's algorithm.
     Unknown,
     /// The token has no key ID, and more than one key would fit.
-    Several,
+    Ambiguous,
 }
 
 /// The location of the keys.
@@ -67,14 +67,14 @@ pub(super) enum JwksLocation {
 /// The keys of an issuer, fetched from it.
 #[derive(Debug)]
 pub(crate) struct JwksSource {
-    place: JwksLocation,
+    location: JwksLocation,
     algorithms: Vec<Algorithm>,
     fetch: GatewayClient,
     keys: ArcSwapOption<KeySet>,
     /// The number of fetches that have finished, and the start of the last one.
     fetches: watch::Sender<(u64, Option<Instant>)>,
-    wanted: Notify,
-    begun: AtomicBool,
+    fetch_requested: Notify,
+    is_started: AtomicBool,
 }
 
 /// The reason a key set could not be fetched.
@@ -85,13 +85,13 @@ pub(crate) enum FetchFailed {
     #[error("{0} answers {1}")]
     Status(String, StatusCode),
     #[error("{0} is {1}")]
-    Nonsense(String, &'static str),
+    Invalid(String, &'static str),
 }
 
 impl KeySet {
     /// Parses a key set. Ignores keys of unknown types, as RFC 7517, section 5, requires, and symmetric keys,
     /// which must not be in a public set.
-    pub(crate) fn read(text: &[u8], algorithms: &[Algorithm]) -> Result<Self, &'static str> {
+    pub(crate) fn parse(text: &[u8], algorithms: &[Algorithm]) -> Result<Self, &'static str> {
         let value: Value = serde_json::from_slice(text).map_err(|_| "not JSON")?;
         let keys = value.get("keys").and_then(Value::as_array).ok_or("not a JSON Web Key Set")?;
         let keys = keys.iter().filter_map(|key| Jwk::deserialize(key).ok());
@@ -105,7 +105,7 @@ impl KeySet {
     }
 
     /// Returns a set with a single key, the given secret.
-    pub(super) fn secret(secret: &str, algorithms: &[Algorithm]) -> Self {
+    pub(super) fn from_secret(secret: &str, algorithms: &[Algorithm]) -> Self {
         let key = DecodingKey::from_secret(secret.as_bytes());
         Self(vec![VerificationKey { id: None, algorithms: algorithms.to_vec(), key }])
     }
@@ -117,7 +117,7 @@ impl KeySet {
             is_it && key.algorithms.contains(&algorithm)
         });
         match (fitting.next(), id) {
-            (Some(_), None) if fitting.next().is_some() => Err(NoKey::Several),
+            (Some(_), None) if fitting.next().is_some() => Err(NoKey::Ambiguous),
             (Some(key), _) => Ok(&key.key),
             (None, _) => Err(NoKey::Unknown),
         }
@@ -132,7 +132,7 @@ impl VerificationKey {
         if key.common.key_operations.as_ref().is_some_and(|uses| !uses.contains(&KeyOperations::Verify)) {
             return None;
         }
-        let mut algorithms = by_kind(&key.algorithm);
+        let mut algorithms = algorithms_for_key(&key.algorithm);
         if let Some(named) = key.common.key_algorithm {
             let named = Algorithm::try_from(named).ok()?;
             algorithms.retain(|algorithm| *algorithm == named);
@@ -145,7 +145,7 @@ impl VerificationKey {
 }
 
 /// The algorithms that a type of key supports.
-fn by_kind(kind: &AlgorithmParameters) -> Vec<Algorithm> {
+fn algorithms_for_key(kind: &AlgorithmParameters) -> Vec<Algorithm> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     match kind {
         AlgorithmParameters::RSA(_) => vec![RS256, RS384, RS512, PS256, PS384, PS512],
@@ -161,30 +161,30 @@ impl JwksSource {
     /// first token.
     pub(super) fn new(place: JwksLocation, algorithms: Vec<Algorithm>, fetch: GatewayClient) -> Arc<Self> {
         let jwks = Arc::new(Self {
-            place,
+            location: place,
             algorithms,
             fetch,
             keys: ArcSwapOption::empty(),
             fetches: watch::Sender::new((0, None)),
-            wanted: Notify::new(),
-            begun: AtomicBool::new(false),
+            fetch_requested: Notify::new(),
+            is_started: AtomicBool::new(false),
         });
-        jwks.begin();
+        jwks.start();
         jwks
     }
 
     /// Starts the background fetching inside a runtime, unless it has started already.
-    fn begin(self: &Arc<Self>) {
+    fn start(self: &Arc<Self>) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
-            && !self.begun.swap(true, Relaxed)
+            && !self.is_started.swap(true, Relaxed)
         {
-            runtime.spawn(watch_polls(PollSite::Upstream, keep(Arc::downgrade(self))));
+            runtime.spawn(watch_polls(PollSite::Upstream, refresh_loop(Arc::downgrade(self))));
         }
     }
 
     /// Whether another config uses the same location and algorithms.
-    pub(super) fn is(&self, place: &JwksLocation, algorithms: &[Algorithm]) -> bool {
-        (&self.place, &*self.algorithms) == (place, algorithms)
+    pub(super) fn is_same_source(&self, place: &JwksLocation, algorithms: &[Algorithm]) -> bool {
+        (&self.location, &*self.algorithms) == (place, algorithms)
     }
 
     /// Returns the keys, and waits for the first fetch if there are none yet. `None` if that failed.
@@ -193,36 +193,36 @@ impl JwksSource {
         if keys.is_some() || self.fetches.borrow().0 > 0 {
             return keys;
         }
-        self.begin();
-        self.fetched(0).await;
+        self.start();
+        self.wait_for_fetch(0).await;
         self.keys.load_full()
     }
 
     /// Fetches the keys again because one is missing. Returns the current ones if the last fetch was recent.
-    pub(super) async fn keys_again(&self) -> Option<Arc<KeySet>> {
-        if self.has_cooled() {
+    pub(super) async fn refetch_keys(&self) -> Option<Arc<KeySet>> {
+        if self.is_cooldown_over() {
             let count = self.fetches.borrow().0;
-            self.wanted.notify_one();
-            self.fetched(count).await;
+            self.fetch_requested.notify_one();
+            self.wait_for_fetch(count).await;
         }
         self.keys.load_full()
     }
 
     /// Whether the last fetch is old enough for an unknown key to trigger another.
-    fn has_cooled(&self) -> bool {
+    fn is_cooldown_over(&self) -> bool {
         self.fetches.borrow().1.is_none_or(|began| began.elapsed() >= COOLDOWN)
     }
 
     /// Waits until more than `count` fetches have finished, at most for [`PATIENCE`].
-    async fn fetched(&self, count: u64) {
+    async fn wait_for_fetch(&self, count: u64) {
         let mut fetches = self.fetches.subscribe();
-        let _ = timeout(PATIENCE, fetches.wait_for(|(done, _)| *done > count)).await;
+        let _ = timeout(KEY_WAIT_TIMEOUT, fetches.wait_for(|(done, _)| *done > count)).await;
     }
 
     /// Fetches once. Returns the delay until the next fetch.
     async fn refresh(&self, failures: u32) -> Result<Duration, Duration> {
         let began = Instant::now();
-        let answer = self.load().await;
+        let answer = self.fetch_keys().await;
         let wait = match answer {
             Ok((keys, wait)) => {
                 self.keys.store(Some(Arc::new(keys)));
@@ -231,22 +231,23 @@ impl JwksSource {
             Err(error) => {
                 let kept = self.keys.load().is_some();
                 tracing::warn!(%error, kept, "the keys for tokens were not fetched");
-                Err((RETRY.0 * 2_u32.saturating_pow(failures.min(10))).min(RETRY.1))
+                Err((RETRY_DELAYS.0 * 2_u32.saturating_pow(failures.min(10))).min(RETRY_DELAYS.1))
             }
         };
         self.fetches.send_modify(|(count, last)| (*count, *last) = (*count + 1, Some(began)));
         wait
     }
 
-    async fn load(&self) -> Result<(KeySet, Duration), FetchFailed> {
-        let url = match &self.place {
+    async fn fetch_keys(&self) -> Result<(KeySet, Duration), FetchFailed> {
+        let url = match &self.location {
             JwksLocation::Url(url) => url.clone(),
             JwksLocation::Issuer(issuer) => self.discover(issuer.trim_end_matches('/')).await?,
         };
         let answer = self.get(&url).await?;
-        let wait = max_age(&answer).map_or(USUAL, |age| age.clamp(BOUNDS.0, BOUNDS.1));
-        let keys = KeySet::read(answer.body(), &self.algorithms);
-        Ok((keys.map_err(|reason| FetchFailed::Nonsense(url, reason))?, wait))
+        let wait =
+            max_age(&answer).map_or(DEFAULT_MAX_AGE, |age| age.clamp(MAX_AGE_BOUNDS.0, MAX_AGE_BOUNDS.1));
+        let keys = KeySet::parse(answer.body(), &self.algorithms);
+        Ok((keys.map_err(|reason| FetchFailed::Invalid(url, reason))?, wait))
     }
 
     /// Returns the URL of the issuer's keys (OpenID Connect Discovery 1.0, section 4). Ignores a document
@@ -266,10 +267,10 @@ impl JwksSource {
     }
 
     async fn get(&self, url: &str) -> Result<Response<Bytes>, FetchFailed> {
-        let nonsense = |_| FetchFailed::Nonsense(url.to_owned(), "not a valid URL");
+        let nonsense = |_| FetchFailed::Invalid(url.to_owned(), "not a valid URL");
         let request = Request::get(url).header(header::ACCEPT, "application/json");
         let request = request.body(Bytes::new()).map_err(nonsense)?;
-        let answer = self.fetch.send(request, FETCH, LARGEST).await;
+        let answer = self.fetch.send(request, FETCH_TIMEOUT, MAX_RESPONSE_BYTES).await;
         let answer = answer.map_err(|error| FetchFailed::Fetch(url.to_owned(), error))?;
         match answer.status() {
             StatusCode::OK => Ok(answer),
@@ -279,7 +280,7 @@ impl JwksSource {
 }
 
 /// Fetches repeatedly for as long as the keys are in use.
-async fn keep(jwks: Weak<JwksSource>) {
+async fn refresh_loop(jwks: Weak<JwksSource>) {
     let mut failures = 0;
     while let Some(keys) = jwks.upgrade() {
         let wait = keys.refresh(failures).await;
@@ -289,8 +290,8 @@ async fn keep(jwks: Weak<JwksSource>) {
         // Waits in steps, so that the task ends soon after the keys are dropped.
         while Instant::now() < end {
             let Some(keys) = jwks.upgrade() else { return };
-            let step = RETRY.1.min(end.saturating_duration_since(Instant::now()));
-            if timeout(step, keys.wanted.notified()).await.is_ok() && keys.has_cooled() {
+            let step = RETRY_DELAYS.1.min(end.saturating_duration_since(Instant::now()));
+            if timeout(step, keys.fetch_requested.notified()).await.is_ok() && keys.is_cooldown_over() {
                 break;
             }
         }

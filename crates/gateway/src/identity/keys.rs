@@ -14,7 +14,7 @@ use super::{CallerConfigs, Principal};
 pub(super) type KeyHash = [u8; 32];
 
 /// The minimum length of a key in characters. Shorter keys can be guessed.
-pub(crate) const SHORTEST: usize = 16;
+pub(crate) const MIN_KEY_LENGTH: usize = 16;
 
 /// The callers by key. The map is indexed by the first bytes of the key's hash.
 #[derive(Default)]
@@ -26,9 +26,9 @@ pub(crate) enum BadKey {
     /// `sha256:` is not followed by 64 hexadecimal digits.
     Hash,
     /// The key is too short.
-    Short,
+    TooShort,
     /// The key contains characters that a header can't contain, or starts or ends with a space.
-    Characters,
+    InvalidCharacters,
 }
 
 impl ApiKeys {
@@ -36,8 +36,11 @@ impl ApiKeys {
         let mut keys = Self::default();
         for (name, caller) in callers {
             let texts = caller.key.as_ref().map(OneOrMany::as_slice).unwrap_or_default();
-            for hash in texts.iter().filter_map(|text| hash(text).ok()) {
-                keys.0.entry(first(&hash)).or_default().extend(who(name).map(|who| (hash, Arc::clone(who))));
+            for hash in texts.iter().filter_map(|text| hash_key(text).ok()) {
+                keys.0
+                    .entry(hash_prefix(&hash))
+                    .or_default()
+                    .extend(who(name).map(|who| (hash, Arc::clone(who))));
             }
         }
         keys
@@ -50,20 +53,20 @@ impl ApiKeys {
     /// Returns the caller with this key.
     pub(super) fn find(&self, key: &[u8]) -> Option<&Arc<Principal>> {
         let hash = sha256(key);
-        let near = self.0.get(&first(&hash))?;
+        let near = self.0.get(&hash_prefix(&hash))?;
         near.iter().find(|(known, _)| bool::from(known.ct_eq(&hash))).map(|(_, who)| who)
     }
 }
 
 /// Returns the hash of a key in the config, which contains either the key or its hash.
-pub(crate) fn hash(text: &str) -> Result<KeyHash, BadKey> {
+pub(crate) fn hash_key(text: &str) -> Result<KeyHash, BadKey> {
     if let Some(digits) = text.strip_prefix("sha256:") {
-        return unhex(digits).ok_or(BadKey::Hash);
+        return parse_hash(digits).ok_or(BadKey::Hash);
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(BadKey::Characters);
+        return Err(BadKey::InvalidCharacters);
     }
-    if text.len() < SHORTEST { Err(BadKey::Short) } else { Ok(sha256(text.as_bytes())) }
+    if text.len() < MIN_KEY_LENGTH { Err(BadKey::TooShort) } else { Ok(sha256(text.as_bytes())) }
 }
 
 pub(super) fn sha256(bytes: &[u8]) -> KeyHash {
@@ -72,13 +75,13 @@ pub(super) fn sha256(bytes: &[u8]) -> KeyHash {
     hash
 }
 
-fn first(hash: &KeyHash) -> [u8; 8] {
+fn hash_prefix(hash: &KeyHash) -> [u8; 8] {
     let mut first = [0; 8];
     first.copy_from_slice(&hash[..8]);
     first
 }
 
-fn unhex(digits: &str) -> Option<KeyHash> {
+fn parse_hash(digits: &str) -> Option<KeyHash> {
     let mut hash = [0; 32];
     if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
@@ -96,16 +99,16 @@ mod tests {
     #[test]
     fn a_key_and_its_hash_are_the_same_key() {
         let hashed = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
-        assert_eq!(hash(hashed).unwrap(), sha256(b"test"));
-        assert_eq!(hash("a key of sixteen"), Err(BadKey::Characters));
-        assert_eq!(hash("a-key-of-sixteen"), Ok(sha256(b"a-key-of-sixteen")));
+        assert_eq!(hash_key(hashed).unwrap(), sha256(b"test"));
+        assert_eq!(hash_key("a key of sixteen"), Err(BadKey::InvalidCharacters));
+        assert_eq!(hash_key("a-key-of-sixteen"), Ok(sha256(b"a-key-of-sixteen")));
     }
 
     #[test]
     fn rejects_short_keys_and_malformed_hashes() {
-        assert_eq!(hash("short"), Err(BadKey::Short));
-        assert_eq!(hash("sha256:abc"), Err(BadKey::Hash));
-        assert_eq!(hash(&format!("sha256:{}", "g".repeat(64))), Err(BadKey::Hash));
-        assert_eq!(hash(""), Err(BadKey::Short));
+        assert_eq!(hash_key("short"), Err(BadKey::TooShort));
+        assert_eq!(hash_key("sha256:abc"), Err(BadKey::Hash));
+        assert_eq!(hash_key(&format!("sha256:{}", "g".repeat(64))), Err(BadKey::Hash));
+        assert_eq!(hash_key(""), Err(BadKey::TooShort));
     }
 }

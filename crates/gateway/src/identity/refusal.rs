@@ -11,7 +11,7 @@ pub(crate) enum AuthenticationError {
     #[error("this needs credentials, and there are none")]
     Missing(CredentialKinds),
     #[error("the request has {0}: send only one, since it is unclear which one applies")]
-    Several(String),
+    ConflictingCredentials(String),
     #[error("this gateway has no such key")]
     UnknownKey(CredentialKinds),
     #[error("the token is not good: {0}")]
@@ -19,7 +19,7 @@ pub(crate) enum AuthenticationError {
     #[error("the client certificate of this connection {0}")]
     StaleCertificate(&'static str),
     #[error("the keys to verify tokens are missing: their issuer can't be reached")]
-    NoKeys,
+    KeysUnavailable,
 }
 
 /// The reason a token was refused.
@@ -28,29 +28,29 @@ pub(crate) enum BadToken {
     #[error("it is not a JSON Web Token, or one of its fields has the wrong type")]
     Malformed,
     #[error("it is longer than {0} bytes")]
-    Long(usize),
+    TooLong(usize),
     #[error("its algorithm is not accepted here")]
     Algorithm,
     #[error("it requires an unsupported extension (`crit`)")]
-    Critical,
+    UnsupportedExtension,
     #[error("the issuer has no key of that name (`kid`) and algorithm")]
     UnknownKey,
     #[error("it names no key (`kid`), and the issuer has several")]
-    NoKeyNamed,
+    AmbiguousKey,
     #[error("its signature is wrong")]
     Signature,
     #[error("it has expired")]
     Expired,
     #[error("it is not valid yet")]
-    NotYet,
+    NotYetValid,
     #[error("it is meant for another audience")]
     Audience,
     #[error("it comes from another issuer")]
     Issuer,
     #[error("its claim `{0}` is missing")]
-    NoClaim(String),
+    MissingClaim(String),
     #[error("it names no caller")]
-    NoCaller,
+    MissingCaller,
 }
 
 /// The kinds of credentials that the gateway accepts.
@@ -79,7 +79,7 @@ impl CredentialKinds {
 
     /// Adds `WWW-Authenticate` (RFC 9110, section 11.6.1). Keys have no registered scheme, so a scheme of our
     /// own names their header.
-    fn challenge(&self, headers: &mut HeaderMap) {
+    fn add_challenge(&self, headers: &mut HeaderMap) {
         if self.bearer {
             headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"orfa\""));
         }
@@ -92,7 +92,7 @@ impl CredentialKinds {
 
 impl AuthenticationError {
     /// Returns a `WWW-Authenticate` value with an error code of RFC 6750, section 3.1.
-    fn bearer(&self, error: &str) -> Option<HeaderValue> {
+    fn bearer_challenge(&self, error: &str) -> Option<HeaderValue> {
         let mut challenge = format!("Bearer realm=\"orfa\", error=\"{error}\", error_description=\"");
         let _ = write!(challenge, "{}\"", self.to_string().replace(['"', '\\'], "'"));
         HeaderValue::from_str(&challenge).ok()
@@ -103,26 +103,26 @@ impl ToProblem for AuthenticationError {
     fn code(&self) -> &'static str {
         match self {
             Self::Missing(_) => "credentials-missing",
-            Self::Several(_) => "credentials-several",
+            Self::ConflictingCredentials(_) => "credentials-several",
             Self::UnknownKey(_) => "key-unknown",
             Self::Token(BadToken::Expired) => "token-expired",
             Self::Token(_) => "token-invalid",
             Self::StaleCertificate(_) => "certificate-expired",
-            Self::NoKeys => "token-keys-missing",
+            Self::KeysUnavailable => "token-keys-missing",
         }
     }
 
     fn status(&self) -> StatusCode {
         match self {
-            Self::Several(_) => StatusCode::BAD_REQUEST,
-            Self::NoKeys => StatusCode::SERVICE_UNAVAILABLE,
+            Self::ConflictingCredentials(_) => StatusCode::BAD_REQUEST,
+            Self::KeysUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::UNAUTHORIZED,
         }
     }
 
     fn fault(&self) -> FaultParty {
         match self {
-            Self::NoKeys => FaultParty::Unavailable,
+            Self::KeysUnavailable => FaultParty::Unavailable,
             _ => FaultParty::Client,
         }
     }
@@ -132,7 +132,7 @@ impl ToProblem for AuthenticationError {
             Self::Missing(asked) | Self::UnknownKey(asked) => asked.hint(),
             Self::StaleCertificate(_) => "connect again, with a certificate that is valid".to_owned(),
             Self::Token(BadToken::Expired) => "get a new one from its issuer".to_owned(),
-            Self::NoKeys => "try again later".to_owned(),
+            Self::KeysUnavailable => "try again later".to_owned(),
             _ => String::new(),
         }
     }
@@ -140,15 +140,16 @@ impl ToProblem for AuthenticationError {
     fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         match self {
-            Self::Missing(asked) | Self::UnknownKey(asked) => asked.challenge(&mut headers),
-            Self::Several(_) => {
-                headers.extend(self.bearer("invalid_request").map(|c| (header::WWW_AUTHENTICATE, c)));
+            Self::Missing(asked) | Self::UnknownKey(asked) => asked.add_challenge(&mut headers),
+            Self::ConflictingCredentials(_) => {
+                headers
+                    .extend(self.bearer_challenge("invalid_request").map(|c| (header::WWW_AUTHENTICATE, c)));
             }
             Self::Token(_) => {
-                headers.extend(self.bearer("invalid_token").map(|c| (header::WWW_AUTHENTICATE, c)));
+                headers.extend(self.bearer_challenge("invalid_token").map(|c| (header::WWW_AUTHENTICATE, c)));
             }
             Self::StaleCertificate(_) => {}
-            Self::NoKeys => {
+            Self::KeysUnavailable => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
             }
         }

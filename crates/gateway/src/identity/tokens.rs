@@ -18,23 +18,23 @@ use super::refusal::{AuthenticationError, BadToken};
 use super::{JwtConfig, Principal};
 
 /// The longest accepted token, in bytes.
-const LONGEST: usize = 8 << 10;
+const MAX_TOKEN_LENGTH: usize = 8 << 10;
 /// The maximum number of valid tokens that are cached, and the maximum memory of their callers in bytes.
-const KEPT: usize = 16 << 10;
-const KEPT_BYTES: usize = 128 << 20;
+const MAX_CACHED: usize = 16 << 10;
+const MAX_CACHED_BYTES: usize = 128 << 20;
 /// The number of shards. Each is small enough to be cleared on a serving thread.
-const PARTS: usize = 64;
+const SHARDS: usize = 64;
 /// The memory of the largest caller that is cached, in bytes. Tokens with more groups are verified each time.
-const LARGEST_KEPT: usize = 16 << 10;
+const MAX_CACHED_CALLER: usize = 16 << 10;
 /// The memory of a text beside its bytes: its pointer in the list, its counts, and rounding.
 const TEXT_OVERHEAD: usize = 48;
 /// The longest name of a caller or a group, in bytes.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME_LENGTH: usize = 256;
 
 /// The issuer's keys, from the config or fetched from the issuer.
 pub(super) enum KeySource {
     Fixed(Arc<KeySet>),
-    Asked(Arc<JwksSource>),
+    Remote(Arc<JwksSource>),
 }
 
 /// The token verifier.
@@ -42,14 +42,14 @@ pub(super) struct TokenVerifier {
     validation: Validation,
     algorithms: Vec<Algorithm>,
     issuer: String,
-    caller: String,
-    groups: String,
+    caller_claim: String,
+    groups_claim: String,
     pub(super) source: KeySource,
-    good: ValidTokenCache,
+    valid_tokens: ValidTokenCache,
 }
 
 /// The cache of valid tokens.
-struct ValidTokenCache([Mutex<TokenShard>; PARTS]);
+struct ValidTokenCache([Mutex<TokenShard>; SHARDS]);
 
 /// A shard of the cache.
 #[derive(Default)]
@@ -60,16 +60,16 @@ struct TokenShard {
 }
 
 struct CachedClaims {
-    who: Arc<Principal>,
+    principal: Arc<Principal>,
     /// Seconds since 1970.
-    until: u64,
+    valid_until: u64,
     /// The keys that the token was verified with, which are freed when the issuer's keys are replaced.
     keys: Weak<KeySet>,
 }
 
 impl CachedClaims {
     fn is_valid(&self, keys: &Arc<KeySet>, now: u64) -> bool {
-        now < self.until && Weak::as_ptr(&self.keys) == Arc::as_ptr(keys)
+        now < self.valid_until && Weak::as_ptr(&self.keys) == Arc::as_ptr(keys)
     }
 }
 
@@ -82,9 +82,17 @@ impl TokenVerifier {
         validation.set_audience(config.audience.as_slice());
         validation.set_issuer(&[&config.issuer]);
         validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        let (issuer, caller) = (config.issuer.clone(), config.caller.clone());
-        let groups = config.groups.clone();
-        Self { validation, algorithms, issuer, caller, groups, source, good: ValidTokenCache::new() }
+        let (issuer, caller_claim) = (config.issuer.clone(), config.caller.clone());
+        let groups_claim = config.groups.clone();
+        Self {
+            validation,
+            algorithms,
+            issuer,
+            caller_claim,
+            groups_claim,
+            source,
+            valid_tokens: ValidTokenCache::new(),
+        }
     }
 
     /// Identifies the sender of a token. `known` contains the callers of the config by the subject of their
@@ -94,32 +102,32 @@ impl TokenVerifier {
         token: &str,
         known: &HashMap<String, Arc<Principal>>,
     ) -> Result<Arc<Principal>, AuthenticationError> {
-        if token.len() > LONGEST {
-            return Err(BadToken::Long(LONGEST).into());
+        if token.len() > MAX_TOKEN_LENGTH {
+            return Err(BadToken::TooLong(MAX_TOKEN_LENGTH).into());
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let hash = sha256(token.as_bytes());
         let keys = self.keys().await?;
-        if let Some(who) = self.good.find(&hash, &keys, now) {
+        if let Some(who) = self.valid_tokens.find(&hash, &keys, now) {
             return Ok(who);
         }
-        let (claims, keys) = self.check(token, keys).await?;
-        let who = self.who(&claims, known)?;
+        let (claims, keys) = self.verify_token(token, keys).await?;
+        let who = self.resolve_principal(&claims, known)?;
         let until = claims.get("exp").and_then(Value::as_f64).unwrap_or(0.0) as u64;
         let until = until.saturating_add(self.validation.leeway);
-        self.good.keep(hash, &who, until, &keys, now);
+        self.valid_tokens.insert(hash, &who, until, &keys, now);
         Ok(who)
     }
 
     async fn keys(&self) -> Result<Arc<KeySet>, AuthenticationError> {
         match &self.source {
             KeySource::Fixed(keys) => Ok(Arc::clone(keys)),
-            KeySource::Asked(jwks) => jwks.keys().await.ok_or(AuthenticationError::NoKeys),
+            KeySource::Remote(jwks) => jwks.keys().await.ok_or(AuthenticationError::KeysUnavailable),
         }
     }
 
     /// Returns the claims of a token after checking its signature, issuer, audience and times.
-    async fn check(
+    async fn verify_token(
         &self,
         token: &str,
         mut keys: Arc<KeySet>,
@@ -129,19 +137,19 @@ impl TokenVerifier {
             return Err(BadToken::Algorithm.into());
         }
         if header.crit.is_some() {
-            return Err(BadToken::Critical.into());
+            return Err(BadToken::UnsupportedExtension.into());
         }
         let mut key = keys.find(header.kid.as_deref(), header.alg).cloned();
-        if let (Err(NoKey::Unknown), KeySource::Asked(jwks)) = (&key, &self.source) {
-            keys = jwks.keys_again().await.unwrap_or(keys);
+        if let (Err(NoKey::Unknown), KeySource::Remote(jwks)) = (&key, &self.source) {
+            keys = jwks.refetch_keys().await.unwrap_or(keys);
             key = keys.find(header.kid.as_deref(), header.alg).cloned();
         }
         let key = key.map_err(|reason| match reason {
             NoKey::Unknown => BadToken::UnknownKey,
-            NoKey::Several => BadToken::NoKeyNamed,
+            NoKey::Ambiguous => BadToken::AmbiguousKey,
         })?;
         let validation = Validation { algorithms: vec![header.alg], ..self.validation.clone() };
-        let claims: Value = decode(token, &key, &validation).map_err(|error| reason(&error))?.claims;
+        let claims: Value = decode(token, &key, &validation).map_err(|error| token_error(&error))?.claims;
         // The library also accepts a list of issuers; RFC 7519, section 4.1.1, allows only one.
         match claims.get("iss").and_then(Value::as_str) {
             Some(issuer) if issuer == self.issuer => Ok((claims, keys)),
@@ -149,16 +157,16 @@ impl TokenVerifier {
         }
     }
 
-    fn who(
+    fn resolve_principal(
         &self,
         claims: &Value,
         known: &HashMap<String, Arc<Principal>>,
     ) -> Result<Arc<Principal>, AuthenticationError> {
-        let name = claim(claims, &self.caller).and_then(Value::as_str).unwrap_or_default();
-        if name.is_empty() || name.len() > LONGEST_NAME {
-            return Err(BadToken::NoCaller.into());
+        let name = find_claim(claims, &self.caller_claim).and_then(Value::as_str).unwrap_or_default();
+        if name.is_empty() || name.len() > MAX_NAME_LENGTH {
+            return Err(BadToken::MissingCaller.into());
         }
-        let mut groups = match claim(claims, &self.groups) {
+        let mut groups = match find_claim(claims, &self.groups_claim) {
             Some(Value::String(words)) => words.split_whitespace().map(Arc::from).collect(),
             Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).map(Arc::from).collect(),
             _ => Vec::new(),
@@ -177,26 +185,26 @@ impl TokenVerifier {
 }
 
 /// Returns a claim by its name or by a JSON Pointer.
-fn claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
+fn find_claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
     if name.starts_with('/') { claims.pointer(name) } else { claims.get(name) }
 }
 
 /// Estimates the memory of a cached caller. A full table has two places for each.
-fn size(who: &Principal) -> usize {
+fn cached_size(who: &Principal) -> usize {
     let names = who.groups.iter().map(|group| &**group).chain(who.caller.name());
     let texts: usize = names.map(|name| name.len() + TEXT_OVERHEAD).sum();
     size_of::<Principal>() + 2 * size_of::<(KeyHash, CachedClaims)>() + texts
 }
 
-fn reason(error: &Error) -> BadToken {
+fn token_error(error: &Error) -> BadToken {
     match error.kind() {
         ErrorKind::InvalidSignature => BadToken::Signature,
         ErrorKind::ExpiredSignature => BadToken::Expired,
-        ErrorKind::ImmatureSignature => BadToken::NotYet,
+        ErrorKind::ImmatureSignature => BadToken::NotYetValid,
         ErrorKind::InvalidAudience => BadToken::Audience,
         ErrorKind::InvalidIssuer => BadToken::Issuer,
         ErrorKind::InvalidAlgorithm => BadToken::Algorithm,
-        ErrorKind::MissingRequiredClaim(claim) => BadToken::NoClaim(claim.clone()),
+        ErrorKind::MissingRequiredClaim(claim) => BadToken::MissingClaim(claim.clone()),
         _ => BadToken::Malformed,
     }
 }
@@ -206,23 +214,23 @@ impl ValidTokenCache {
         Self(std::array::from_fn(|_| Mutex::default()))
     }
 
-    fn part(&self, hash: &KeyHash) -> MutexGuard<'_, TokenShard> {
-        let part = &self.0[usize::from(hash[0]) % PARTS];
+    fn lock_shard(&self, hash: &KeyHash) -> MutexGuard<'_, TokenShard> {
+        let part = &self.0[usize::from(hash[0]) % SHARDS];
         part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn find(&self, hash: &KeyHash, keys: &Arc<KeySet>, now: u64) -> Option<Arc<Principal>> {
-        let part = self.part(hash);
+        let part = self.lock_shard(hash);
         let kept = part.by_hash.get(hash).filter(|kept| kept.is_valid(keys, now))?;
-        Some(Arc::clone(&kept.who))
+        Some(Arc::clone(&kept.principal))
     }
 
-    fn keep(&self, hash: KeyHash, who: &Arc<Principal>, until: u64, keys: &Arc<KeySet>, now: u64) {
-        let more = size(who);
-        if more > LARGEST_KEPT {
+    fn insert(&self, hash: KeyHash, who: &Arc<Principal>, until: u64, keys: &Arc<KeySet>, now: u64) {
+        let more = cached_size(who);
+        if more > MAX_CACHED_CALLER {
             return;
         }
-        let mut part = self.part(&hash);
+        let mut part = self.lock_shard(&hash);
         if !part.has_room(more) {
             part.retain(|kept| kept.is_valid(keys, now));
         }
@@ -231,23 +239,24 @@ impl ValidTokenCache {
             part.retain(|_| false);
         }
         part.bytes += more;
-        let kept = CachedClaims { who: Arc::clone(who), until, keys: Arc::downgrade(keys) };
+        let kept =
+            CachedClaims { principal: Arc::clone(who), valid_until: until, keys: Arc::downgrade(keys) };
         if let Some(old) = part.by_hash.insert(hash, kept) {
-            part.bytes -= size(&old.who);
+            part.bytes -= cached_size(&old.principal);
         }
     }
 }
 
 impl TokenShard {
     fn has_room(&self, more: usize) -> bool {
-        self.by_hash.len() < KEPT / PARTS && self.bytes + more <= KEPT_BYTES / PARTS
+        self.by_hash.len() < MAX_CACHED / SHARDS && self.bytes + more <= MAX_CACHED_BYTES / SHARDS
     }
 
     fn retain(&mut self, is_kept: impl Fn(&CachedClaims) -> bool) {
         self.by_hash.retain(|_, kept| {
             let is_kept = is_kept(kept);
             if !is_kept {
-                self.bytes -= size(&kept.who);
+                self.bytes -= cached_size(&kept.principal);
             }
             is_kept
         });
@@ -265,7 +274,7 @@ mod tests {
             let group: Arc<str> = "a".repeat(length).into();
             let who = Arc::new(Principal { caller: CallerId::Anonymous, groups: vec![group; count] });
             let hash = sha256(&count.to_be_bytes());
-            good.keep(hash, &who, 10, &keys, 1);
+            good.insert(hash, &who, 10, &keys, 1);
             good.find(&hash, &keys, 1).is_some()
         };
         assert!(is_kept(128, 1) && !is_kept(2_900, 1));
@@ -279,18 +288,21 @@ mod tests {
         for count in [0, 128, 300, 0] {
             let groups = vec!["a".into(); count];
             let who = Arc::new(Principal { caller: CallerId::Anonymous, groups });
-            for number in 0..2 * KEPT {
+            for number in 0..2 * MAX_CACHED {
                 let hash = sha256(&number.to_be_bytes());
-                good.keep(hash, &who, 10, &keys, 1);
+                good.insert(hash, &who, 10, &keys, 1);
             }
             let parts: Vec<_> = good.0.iter().map(|part| part.lock().unwrap()).collect();
             let kept: usize = parts.iter().map(|part| part.by_hash.len()).sum();
             let bytes: usize = parts.iter().map(|part| part.bytes).sum();
-            assert!(kept <= KEPT && bytes <= KEPT_BYTES, "{kept} tokens, {bytes} bytes");
+            assert!(kept <= MAX_CACHED && bytes <= MAX_CACHED_BYTES, "{kept} tokens, {bytes} bytes");
             for part in parts {
-                assert_eq!(part.bytes, part.by_hash.values().map(|kept| size(&kept.who)).sum::<usize>());
+                assert_eq!(
+                    part.bytes,
+                    part.by_hash.values().map(|kept| cached_size(&kept.principal)).sum::<usize>()
+                );
             }
-            let last = sha256(&(2 * KEPT - 1).to_be_bytes());
+            let last = sha256(&(2 * MAX_CACHED - 1).to_be_bytes());
             assert!(good.find(&last, &keys, 1).is_some() && good.find(&last, &keys, 10).is_none());
         }
     }
@@ -300,7 +312,7 @@ mod tests {
         let (good, replaced) = (ValidTokenCache::new(), Arc::<KeySet>::default());
         let who = Arc::new(Principal { caller: CallerId::Anonymous, groups: Vec::new() });
         let hash = sha256(b"a token");
-        good.keep(hash, &who, 10, &replaced, 1);
+        good.insert(hash, &who, 10, &replaced, 1);
         assert!(good.find(&hash, &replaced, 1).is_some());
         let freed = Arc::downgrade(&replaced);
         drop(replaced);
@@ -315,7 +327,7 @@ mod tests {
         let who = Arc::new(Principal { caller: CallerId::Subject("a-subject".into()), groups });
         let hashes: Vec<_> = (0..12_000_u32).map(|number| sha256(&number.to_be_bytes())).collect();
         for hash in &hashes {
-            good.keep(*hash, &who, 10, &keys, 1);
+            good.insert(*hash, &who, 10, &keys, 1);
         }
         assert!(hashes.iter().all(|hash| good.find(hash, &keys, 1).is_some()));
     }

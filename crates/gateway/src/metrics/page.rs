@@ -23,7 +23,7 @@ struct MetricsCollector<F>(F);
 
 impl MetricsPage<'_> {
     /// Returns the text that `write` produces.
-    pub(crate) fn of<F>(write: F) -> Result<String, fmt::Error>
+    pub(crate) fn render<F>(write: F) -> Result<String, fmt::Error>
     where
         F: Fn(&mut MetricsPage<'_>) -> fmt::Result + Send + Sync + 'static,
     {
@@ -41,7 +41,7 @@ impl MetricsPage<'_> {
         help: &str,
         samples: impl IntoIterator<Item = (MetricLabels<'l, N>, V)>,
     ) -> fmt::Result {
-        self.family(name, help, MetricType::Counter, samples, |metric, value| {
+        self.write_family(name, help, MetricType::Counter, samples, |metric, value| {
             metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
         })
     }
@@ -53,7 +53,7 @@ impl MetricsPage<'_> {
         help: &str,
         samples: impl IntoIterator<Item = (MetricLabels<'l, N>, V)>,
     ) -> fmt::Result {
-        self.family(name, help, MetricType::Gauge, samples, |metric, value| metric.encode_gauge(&value))
+        self.write_family(name, help, MetricType::Gauge, samples, |metric, value| metric.encode_gauge(&value))
     }
 
     /// Writes histograms.
@@ -63,12 +63,12 @@ impl MetricsPage<'_> {
         help: &str,
         samples: impl IntoIterator<Item = (MetricLabels<'l, N>, HistogramSnapshot)>,
     ) -> fmt::Result {
-        self.family(name, help, MetricType::Histogram, samples, |metric, reading| {
+        self.write_family(name, help, MetricType::Histogram, samples, |metric, reading| {
             metric.encode_histogram::<NoLabelSet>(reading.sum, reading.count, &reading.buckets, None)
         })
     }
 
-    fn family<'l, const N: usize, V>(
+    fn write_family<'l, const N: usize, V>(
         &mut self,
         name: &str,
         help: &str,

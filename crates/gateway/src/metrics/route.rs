@@ -22,11 +22,11 @@ pub(crate) struct RouteMetrics {
     pub(crate) path: Arc<str>,
     /// The name of the handler.
     pub(crate) handler: &'static str,
-    ended: [[AtomicU64; CLASSES.len()]; METHODS.len()],
-    took: DurationHistogram,
-    began: AtomicU64,
-    received: AtomicU64,
-    sent: AtomicU64,
+    completed: [[AtomicU64; CLASSES.len()]; METHODS.len()],
+    duration: DurationHistogram,
+    started: AtomicU64,
+    bytes_received: AtomicU64,
+    bytes_sent: AtomicU64,
     programs: AtomicU64,
     cpu_nanos: AtomicU64,
 }
@@ -36,11 +36,11 @@ pub(crate) struct CountedRequest<'a> {
     pub(crate) method: &'a Method,
     /// `None` if the client disconnected before the response started.
     pub(crate) status: Option<StatusCode>,
-    pub(crate) took: Duration,
+    pub(crate) duration: Duration,
     /// Bytes of the request body.
-    pub(crate) received: u64,
+    pub(crate) bytes_received: u64,
     /// Bytes of the response body.
-    pub(crate) sent: u64,
+    pub(crate) bytes_sent: u64,
     /// CPU time of the program that ran, if any.
     pub(crate) cpu: Option<Duration>,
 }
@@ -50,38 +50,38 @@ impl RouteMetrics {
         Self {
             path,
             handler,
-            ended: Default::default(),
-            took: DurationHistogram::default(),
-            began: AtomicU64::new(0),
-            received: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
+            completed: Default::default(),
+            duration: DurationHistogram::default(),
+            started: AtomicU64::new(0),
+            bytes_received: AtomicU64::new(0),
+            bytes_sent: AtomicU64::new(0),
             programs: AtomicU64::new(0),
             cpu_nanos: AtomicU64::new(0),
         }
     }
 
     /// Counts a request as in flight.
-    pub(crate) fn begin(&self) {
-        self.began.fetch_add(1, Relaxed);
+    pub(crate) fn begin_request(&self) {
+        self.started.fetch_add(1, Relaxed);
     }
 
     /// Counts a request that has completed.
-    pub(crate) fn end(&self, ended: &CountedRequest<'_>) {
-        self.ended[method(ended.method)][class(ended.status)].fetch_add(1, Relaxed);
-        self.took.observe(ended.took);
-        add(&self.received, ended.received);
-        add(&self.sent, ended.sent);
+    pub(crate) fn end_request(&self, ended: &CountedRequest<'_>) {
+        self.completed[method_index(ended.method)][status_class_index(ended.status)].fetch_add(1, Relaxed);
+        self.duration.observe(ended.duration);
+        add_nonzero(&self.bytes_received, ended.bytes_received);
+        add_nonzero(&self.bytes_sent, ended.bytes_sent);
         if let Some(cpu) = ended.cpu {
             self.programs.fetch_add(1, Relaxed);
-            add(&self.cpu_nanos, u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX));
+            add_nonzero(&self.cpu_nanos, u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX));
         }
     }
 
     fn in_flight(&self) -> u64 {
         // Reads the completed requests first, so that none of them can have started after the read of
         // `began`.
-        let ended: u64 = self.ended.iter().flatten().map(|count| count.load(Relaxed)).sum();
-        self.began.load(Relaxed).saturating_sub(ended)
+        let ended: u64 = self.completed.iter().flatten().map(|count| count.load(Relaxed)).sum();
+        self.started.load(Relaxed).saturating_sub(ended)
     }
 
     fn labels(&self) -> [(&str, &str); 2] {
@@ -90,25 +90,25 @@ impl RouteMetrics {
 }
 
 /// Adds to a counter. Skips zero, which saves a contended atomic operation.
-fn add(counter: &AtomicU64, amount: u64) {
+fn add_nonzero(counter: &AtomicU64, amount: u64) {
     if amount > 0 {
         counter.fetch_add(amount, Relaxed);
     }
 }
 
-fn method(method: &Method) -> usize {
+fn method_index(method: &Method) -> usize {
     METHODS.iter().position(|name| *name == method.as_str()).unwrap_or(METHODS.len() - 1)
 }
 
-fn class(status: Option<StatusCode>) -> usize {
+fn status_class_index(status: Option<StatusCode>) -> usize {
     let class = status.map(|status| usize::from(status.as_u16() / 100).clamp(1, 5));
     class.map_or(CLASSES.len() - 1, |class| class - 1)
 }
 
 /// Writes the metrics of these routes.
-pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut MetricsPage<'_>) -> fmt::Result {
+pub(super) fn write_routes(routes: &[Arc<RouteMetrics>], page: &mut MetricsPage<'_>) -> fmt::Result {
     let requests = routes.iter().flat_map(|route| {
-        METHODS.iter().zip(&route.ended).flat_map(|(method, classes)| {
+        METHODS.iter().zip(&route.completed).flat_map(|(method, classes)| {
             CLASSES.iter().zip(classes).filter_map(|(class, count)| {
                 let [path, handler] = route.labels();
                 let count = Some(count.load(Relaxed)).filter(|count| *count > 0)?;
@@ -117,14 +117,14 @@ pub(super) fn write(routes: &[Arc<RouteMetrics>], page: &mut MetricsPage<'_>) ->
         })
     });
     page.counter("orfa_requests", "Completed requests, by the status of their response", requests)?;
-    let took = routes.iter().map(|route| (route.labels(), route.took.snapshot()));
+    let took = routes.iter().map(|route| (route.labels(), route.duration.snapshot()));
     let help = "Time from a request's head to the last byte of its response";
     page.histogram("orfa_request_duration_seconds", help, took)?;
     let in_flight = routes.iter().map(|route| (route.labels(), route.in_flight()));
     page.gauge("orfa_requests_in_flight", "Requests in flight", in_flight)?;
-    let received = routes.iter().map(|route| (route.labels(), route.received.load(Relaxed)));
+    let received = routes.iter().map(|route| (route.labels(), route.bytes_received.load(Relaxed)));
     page.counter("orfa_request_body_bytes", "Bytes of request bodies", received)?;
-    let sent = routes.iter().map(|route| (route.labels(), route.sent.load(Relaxed)));
+    let sent = routes.iter().map(|route| (route.labels(), route.bytes_sent.load(Relaxed)));
     page.counter("orfa_response_body_bytes", "Bytes of response bodies", sent)?;
     let queries = || routes.iter().filter(|route| route.handler == "query");
     let runs = queries().map(|route| ([("route", &*route.path)], route.programs.load(Relaxed)));

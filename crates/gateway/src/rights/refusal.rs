@@ -13,7 +13,7 @@ pub(crate) enum AuthorizationRefusal {
     #[error("{0} may not use this route")]
     Route(String),
     #[error("{0} has no rights on this gateway")]
-    Nothing(String),
+    NoRights(String),
     #[error("{}", text(.0))]
     Rate(RateLimitExceeded),
 }
@@ -24,7 +24,7 @@ fn text(over: &RateLimitExceeded) -> String {
         RateLimitExceeded::Cpu(_) => {
             "this caller's programs have used up their rate of CPU time for now".to_owned()
         }
-        RateLimitExceeded::AtOnce(most) => {
+        RateLimitExceeded::InFlight(most) => {
             format!("this caller has the maximum number of requests in flight: {most}")
         }
     }
@@ -34,14 +34,14 @@ impl RateLimitExceeded {
     /// The time to wait before a retry, in whole seconds.
     fn retry_after(self) -> u64 {
         match self {
-            Self::Requests(wait) | Self::Cpu(wait) => seconds(wait),
-            Self::AtOnce(_) => 1,
+            Self::Requests(wait) | Self::Cpu(wait) => round_up_seconds(wait),
+            Self::InFlight(_) => 1,
         }
     }
 }
 
 /// Rounds up to whole seconds, at least one.
-fn seconds(wait: Duration) -> u64 {
+fn round_up_seconds(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
@@ -49,10 +49,10 @@ impl ToProblem for AuthorizationRefusal {
     fn code(&self) -> &'static str {
         match self {
             Self::Route(_) => "route-forbidden",
-            Self::Nothing(_) => "caller-forbidden",
+            Self::NoRights(_) => "caller-forbidden",
             Self::Rate(RateLimitExceeded::Requests(_)) => "rate-requests",
             Self::Rate(RateLimitExceeded::Cpu(_)) => "rate-cpu",
-            Self::Rate(RateLimitExceeded::AtOnce(_)) => "rate-at-once",
+            Self::Rate(RateLimitExceeded::InFlight(_)) => "rate-at-once",
         }
     }
 

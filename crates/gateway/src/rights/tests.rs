@@ -30,28 +30,28 @@ fn table(text: &str) -> AuthorizationTable {
     AuthorizationTable::new(&read_text(text, Path::new("orfa.yaml")).unwrap(), None)
 }
 
-fn who(caller: CallerId, groups: &[&str]) -> Principal {
+fn principal(caller: CallerId, groups: &[&str]) -> Principal {
     Principal { caller, groups: groups.iter().map(|group| Arc::from(*group)).collect() }
 }
 
-fn named(name: &str, groups: &[&str]) -> Principal {
-    who(CallerId::Named(name.into()), groups)
+fn named_principal(name: &str, groups: &[&str]) -> Principal {
+    principal(CallerId::Named(name.into()), groups)
 }
 
-fn subject(groups: &[&str]) -> Principal {
-    who(CallerId::Subject("ann".into()), groups)
+fn token_principal(groups: &[&str]) -> Principal {
+    principal(CallerId::Subject("ann".into()), groups)
 }
 
-fn permit(table: &AuthorizationTable, who: &Principal, route: &str) -> Result<RequestGrant, String> {
-    let permit = table.permit(who, route, Ipv4Addr::LOCALHOST.into(), Instant::now());
+fn authorize(table: &AuthorizationTable, who: &Principal, route: &str) -> Result<RequestGrant, String> {
+    let permit = table.authorize(who, route, Ipv4Addr::LOCALHOST.into(), Instant::now());
     permit.map_err(|not| match not {
-        AuthzError::Identified => "401".to_owned(),
-        AuthzError::Permitted(denied) => services::ToProblem::code(&denied).to_owned(),
+        AuthzError::Unauthenticated => "401".to_owned(),
+        AuthzError::Forbidden(denied) => services::ToProblem::code(&denied).to_owned(),
     })
 }
 
-fn services(table: &AuthorizationTable, who: &Principal) -> Vec<String> {
-    let rights = permit(table, who, "/query").unwrap().rights;
+fn permitted_services(table: &AuthorizationTable, who: &Principal) -> Vec<String> {
+    let rights = authorize(table, who, "/query").unwrap().rights;
     let services = rights.and_then(|rights| rights.services.clone());
     services.into_iter().flatten().map(String::from).collect()
 }
@@ -59,48 +59,55 @@ fn services(table: &AuthorizationTable, who: &Principal) -> Vec<String> {
 #[test]
 fn selects_the_callers_row_then_its_first_groups_then_others() {
     let table = table(CONFIG);
-    let shop = permit(&table, &named("shop", &["partners"]), "/query").unwrap();
+    let shop = authorize(&table, &named_principal("shop", &["partners"]), "/query").unwrap();
     assert!(shop.rights.is_none() && shop.limits.unwrap().calls == Some(7));
-    assert_eq!(services(&table, &named("robot", &["partners", "slow"])), ["catalog"], "`slow` is first");
-    assert_eq!(services(&table, &subject(&["partners"])), ["catalog", "order"]);
-    assert_eq!(services(&table, &named("guest", &[])), ["catalog"]);
-    assert_eq!(services(&table, &subject(&[])), ["catalog"]);
+    assert_eq!(
+        permitted_services(&table, &named_principal("robot", &["partners", "slow"])),
+        ["catalog"],
+        "`slow` is first"
+    );
+    assert_eq!(permitted_services(&table, &token_principal(&["partners"])), ["catalog", "order"]);
+    assert_eq!(permitted_services(&table, &named_principal("guest", &[])), ["catalog"]);
+    assert_eq!(permitted_services(&table, &token_principal(&[])), ["catalog"]);
 }
 
 #[test]
 fn a_tokens_groups_can_not_select_reserved_or_callers_rows() {
     let table = table(CONFIG);
     for group in ["shop", "anonymous", "others"] {
-        assert_eq!(services(&table, &subject(&[group])), ["catalog"], "{group}");
+        assert_eq!(permitted_services(&table, &token_principal(&[group])), ["catalog"], "{group}");
     }
-    let like = who(CallerId::Subject("shop".into()), &[]);
-    assert!(permit(&table, &like, "/query").unwrap().limits.is_none());
+    let like = principal(CallerId::Subject("shop".into()), &[]);
+    assert!(authorize(&table, &like, "/query").unwrap().limits.is_none());
 }
 
 #[test]
 fn asks_anonymous_clients_for_credentials_and_refuses_others() {
     let whole = table(CONFIG);
     let nobody = Principal::default();
-    assert!(permit(&whole, &nobody, "/catalog/*").is_ok());
+    assert!(authorize(&whole, &nobody, "/catalog/*").is_ok());
     for route in ["/query", "/closed", "/catalog"] {
-        assert_eq!(permit(&whole, &nobody, route).err().unwrap(), "401", "{route}");
+        assert_eq!(authorize(&whole, &nobody, route).err().unwrap(), "401", "{route}");
     }
     let narrow = table(&CONFIG.replace("['/**']", "[/query]"));
-    assert_eq!(permit(&narrow, &named("guest", &[]), "/closed").err().unwrap(), "route-forbidden");
+    assert_eq!(
+        authorize(&narrow, &named_principal("guest", &[]), "/closed").err().unwrap(),
+        "route-forbidden"
+    );
     let without =
         table(&CONFIG.replace("  others: { routes: ['/**'], services: [catalog] }\n", "  guest: {}\n"));
-    assert_eq!(permit(&without, &subject(&[]), "/query").err().unwrap(), "caller-forbidden");
+    assert_eq!(authorize(&without, &token_principal(&[]), "/query").err().unwrap(), "caller-forbidden");
 }
 
 #[test]
 fn requires_credentials_once_callers_are_configured() {
     let base = "services: { c: { url: 'http://c' } }\nroutes:\n  - { path: /a, proxy: c }\n  - { path: /b, proxy: c, auth: optional }\n";
     let open = table(base);
-    assert!(permit(&open, &Principal::default(), "/a").is_ok());
+    assert!(authorize(&open, &Principal::default(), "/a").is_ok());
     let closed = table(&format!("{base}callers: {{ shop: {{ certificate: shop }} }}"));
-    assert_eq!(permit(&closed, &Principal::default(), "/a").err().unwrap(), "401");
-    assert!(permit(&closed, &Principal::default(), "/b").is_ok());
-    assert!(permit(&closed, &named("shop", &[]), "/a").is_ok());
+    assert_eq!(authorize(&closed, &Principal::default(), "/a").err().unwrap(), "401");
+    assert!(authorize(&closed, &Principal::default(), "/b").is_ok());
+    assert!(authorize(&closed, &named_principal("shop", &[]), "/a").is_ok());
 }
 
 #[test]
@@ -110,7 +117,7 @@ fn a_new_table_keeps_the_accounts() {
         read_text(&text, Path::new("orfa.yaml")).unwrap()
     };
     let first = AuthorizationTable::new(&config("1/h"), None);
-    assert!(permit(&first, &Principal::default(), "/").is_ok());
+    assert!(authorize(&first, &Principal::default(), "/").is_ok());
     let second = AuthorizationTable::new(&config("2/h, max_in_flight: 5"), Some(&first));
-    assert_eq!(permit(&second, &Principal::default(), "/").err().unwrap(), "rate-requests");
+    assert_eq!(authorize(&second, &Principal::default(), "/").err().unwrap(), "rate-requests");
 }

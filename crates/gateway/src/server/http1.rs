@@ -7,8 +7,8 @@
 //! `http1/head.rs` parses the head of a request, `wire.rs` contains the connection and the request body,
 //! `answer.rs` writes the response.
 
-mod answer;
 mod head;
+mod response_head;
 mod wire;
 
 use std::future::poll_fn;
@@ -27,37 +27,37 @@ use services::{ServiceTunnel, StreamedServiceBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::awaited::PhaseChange;
+use super::phase_change::PhaseChange;
 use super::stall::{CoarseStallTimer, StallTimer};
-use super::{IDLE, LEAST_RATE, UNREAD};
+use super::{IDLE_TIMEOUT, MIN_READ_RATE, WRITE_STALL_TIMEOUT};
 use crate::client::ClientInfo;
 use crate::refusal::RequestRefusal;
 use crate::respond;
-pub(super) use answer::{has_body, may_have_content};
 use head::{RequestFraming, RequestHead};
+pub(super) use response_head::{has_body, may_have_content};
 use wire::{ReadAheadLimits, ResponseWriter, SharedConnection};
 
 /// The timeout of a request's head after its first byte. A head usually arrives in one or two pieces; a
 /// client that sends it byte by byte intends to occupy the connection.
-const HEAD: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of bytes read ahead while a request is being answered, and of its body while nothing reads
 /// that, to detect that the client has disconnected.
-const AHEAD: ReadAheadLimits = ReadAheadLimits { of_body: 8 << 10, of_rest: 64 << 10 };
+const READ_AHEAD: ReadAheadLimits = ReadAheadLimits { body_limit: 8 << 10, pipelined_limit: 64 << 10 };
 
 /// A connection and its state across requests.
 struct Http1Connection<S> {
     wire: SharedConnection<S>,
     client: ClientInfo,
     /// Ready once the gateway takes no more requests.
-    ending: PhaseChange,
-    patience: CoarseStallTimer,
-    unread: StallTimer,
+    drain_change: PhaseChange,
+    idle_timer: CoarseStallTimer,
+    write_stall: StallTimer,
 }
 
 /// The next step on a connection after a response.
 enum NextAction {
     Request,
-    End,
+    Close,
     Tunnel(ServiceTunnel),
 }
 
@@ -78,48 +78,49 @@ where
 {
     let wire = SharedConnection::new(stream, begun);
     let (patience, unread) = (CoarseStallTimer::default(), StallTimer::default());
-    let mut conversation = Http1Connection { wire, client, ending, patience, unread };
+    let mut conversation =
+        Http1Connection { wire, client, drain_change: ending, idle_timer: patience, write_stall: unread };
     let mut turn = ByteTurn::default();
     loop {
-        let (request, asked, length) = match conversation.next().await? {
+        let (request, asked, length) = match conversation.next_request().await? {
             None => break,
-            Some(Ok(RequestHead { request, asked, length })) => (request, asked, length),
+            Some(Ok(RequestHead { request, request_framing: asked, length })) => (request, asked, length),
             Some(Err(refusal)) => {
-                conversation.refuse(&refusal).await?;
+                conversation.write_refusal(&refusal).await?;
                 break;
             }
         };
-        let client = conversation.client.begin_request(asked.is_doubtful);
-        let body = conversation.wire.body(asked.framing, asked.expects_continue, &client);
+        let client = conversation.client.begin_request(asked.is_ambiguous);
+        let body = conversation.wire.request_body(asked.framing, asked.expects_continue, &client);
         let request = Request::from_parts(request, body);
         // Boxed, since otherwise an idle connection would reserve space for it.
         let answering = Box::pin(answer(request, client));
-        let Some(response) = conversation.wait(answering).await? else { return Ok(()) };
+        let Some(response) = conversation.wait_for_response(answering).await? else { return Ok(()) };
         if is_prompt() {
-            after_others().await;
+            yield_to_ready_tasks().await;
         } else {
             // Several requests may have arrived together, with long heads.
             turn.consume_bytes(length).await;
         }
-        match conversation.answer(response, &asked).await? {
+        match conversation.write_response(response, &asked).await? {
             NextAction::Request => {}
-            NextAction::End => break,
+            NextAction::Close => break,
             NextAction::Tunnel(tunnel) => {
-                let Some(client) = conversation.wire.take() else { break };
+                let Some(client) = conversation.wire.take_stream() else { break };
                 tunnel.connect_client(client).await;
                 return Ok(());
             }
         }
     }
     // A client that no longer reads would block the end of TLS as well.
-    timeout(HEAD, conversation.wire.shutdown()).await.unwrap_or(Ok(()))
+    timeout(HEAD_TIMEOUT, conversation.wire.shutdown()).await.unwrap_or(Ok(()))
 }
 
 /// Yields once, so that tasks that are ready already run first. Requests that arrived together are then
 /// answered one right after the other, and a client that waits for all of them wakes on the first response
 /// and not on each: waking the client is a considerable part of the cost of a small response. HTTP/2 does not
 /// need this, since its responses share a connection.
-async fn after_others() {
+async fn yield_to_ready_tasks() {
     let mut was_here = false;
     poll_fn(|context| {
         if std::mem::replace(&mut was_here, true) {
@@ -141,11 +142,11 @@ where
     let mut conversation = Http1Connection {
         wire: SharedConnection::new(stream, &[]),
         client,
-        ending: PhaseChange::never(),
-        patience,
-        unread,
+        drain_change: PhaseChange::never(),
+        idle_timer: patience,
+        write_stall: unread,
     };
-    conversation.refuse(refusal).await?;
+    conversation.write_refusal(refusal).await?;
     conversation.wire.shutdown().await
 }
 
@@ -159,42 +160,42 @@ impl<S> Drop for Http1Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
     /// Returns the head of the next request, or an error if it is invalid. `None` if the client sends no more
     /// requests.
-    async fn next(&mut self) -> io::Result<Option<Result<RequestHead, RequestRefusal>>> {
-        self.wire.rest();
-        self.patience.begin();
-        poll_fn(|context| self.poll_next(context)).await
+    async fn next_request(&mut self) -> io::Result<Option<Result<RequestHead, RequestRefusal>>> {
+        self.wire.shrink_input();
+        self.idle_timer.restart();
+        poll_fn(|context| self.poll_next_request(context)).await
     }
 
-    fn poll_next(
+    fn poll_next_request(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<Option<Result<RequestHead, RequestRefusal>>>> {
         if let Poll::Ready(found) = self.wire.poll_head(context) {
             return Poll::Ready(found);
         }
-        let is_over = if self.wire.is_between() {
-            self.patience.is_over(IDLE, context) || self.ending.poll(context).is_ready()
+        let is_over = if self.wire.is_between_requests() {
+            self.idle_timer.is_over(IDLE_TIMEOUT, context) || self.drain_change.poll(context).is_ready()
         } else {
-            self.patience.is_over_in(HEAD, context)
+            self.idle_timer.is_over_since_call(HEAD_TIMEOUT, context)
         };
         if is_over { Poll::Ready(Ok(None)) } else { Poll::Pending }
     }
 
     /// Waits for a response. Returns `None` if the client disconnects first.
-    async fn wait<F>(&mut self, mut answering: Pin<Box<F>>) -> io::Result<Option<F::Output>>
+    async fn wait_for_response<F>(&mut self, mut answering: Pin<Box<F>>) -> io::Result<Option<F::Output>>
     where
         F: Future,
     {
         poll_fn(|context| match answering.as_mut().poll(context) {
             Poll::Ready(answer) => Poll::Ready(Ok(Some(answer))),
-            Poll::Pending => self.poll_gone(context).map_ok(|()| None),
+            Poll::Pending => self.poll_disconnect(context).map_ok(|()| None),
         })
         .await
     }
 
     /// Ready once the client has closed the connection.
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.wire.is_ahead_by_less_than(AHEAD, context) {
+    fn poll_disconnect(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.wire.may_read_ahead(READ_AHEAD, context) {
             if !ready!(self.wire.poll_more(context))? {
                 return Poll::Ready(Ok(()));
             }
@@ -202,7 +203,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
         Poll::Pending
     }
 
-    async fn answer<B>(&mut self, response: Response<B>, asked: &RequestFraming) -> io::Result<NextAction>
+    async fn write_response<B>(
+        &mut self,
+        response: Response<B>,
+        asked: &RequestFraming,
+    ) -> io::Result<NextAction>
     where
         B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin,
     {
@@ -213,16 +218,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
         if head.status.is_informational() && tunnel.is_none() {
             head.status = StatusCode::BAD_GATEWAY;
         }
-        let framing = answer::framing(&head, &body, asked);
+        let framing = response_head::response_framing(&head, &body, asked);
         // Without `Connection: close`, a client may send its next request on a connection that is closing
         // (RFC 9112, 9.6).
-        let stays = asked.stays
+        let stays = asked.keep_alive
             && framing != BodyFraming::UntilClose
-            && (!asked.has_body() || self.wire.may_stay())
+            && (!asked.has_body() || self.wire.can_keep_alive())
             && !list_contains(&head.headers, &header::CONNECTION, b"close");
-        let interim = if asked.expects_continue { self.wire.end_of_interim() } else { &[] };
-        let text = answer::head(&head, framing, asked, stays, interim);
-        let has_trailers = asked.takes_trailers && head.headers.contains_key(header::TRAILER);
+        let interim = if asked.expects_continue { self.wire.take_interim() } else { &[] };
+        let text = response_head::encode_head(&head, framing, asked, stays, interim);
+        let has_trailers = asked.accepts_trailers && head.headers.contains_key(header::TRAILER);
         let trailers = if has_trailers { announced_trailers(&head.headers) } else { Box::default() };
         let sending = if has_body(head.status, asked.is_head) && framing != BodyFraming::Length(0) {
             SendingMessage::new(text, body, framing, trailers)
@@ -230,37 +235,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
             drop(body);
             SendingMessage::head_only(text)
         };
-        self.send(sending).await?;
+        self.send_response(sending).await?;
         Ok(match tunnel {
             Some(tunnel) => NextAction::Tunnel(tunnel),
-            None if stays && (!asked.has_body() || self.wire.is_read()) => NextAction::Request,
+            None if stays && (!asked.has_body() || self.wire.discard_body()) => NextAction::Request,
             None => {
                 // With ambiguous framing it is unknown whether there are unread bytes.
-                if asked.is_doubtful || !self.wire.is_read() {
+                if asked.is_ambiguous || !self.wire.discard_body() {
                     self.client.note_unread();
                 }
-                NextAction::End
+                NextAction::Close
             }
         })
     }
 
-    async fn refuse(&mut self, refusal: &RequestRefusal) -> io::Result<()> {
+    async fn write_refusal(&mut self, refusal: &RequestRefusal) -> io::Result<()> {
         self.client.note_unread();
-        let asked = RequestFraming::unknown();
-        let (head, body) = respond::problem(refusal).into_parts();
-        let framing = answer::framing(&head, &body, &asked);
-        let text = answer::head(&head, framing, &asked, false, &[]);
-        self.send(SendingMessage::new(text, body, framing, Box::default())).await
+        let asked = RequestFraming::unparsed();
+        let (head, body) = respond::problem_response(refusal).into_parts();
+        let framing = response_head::response_framing(&head, &body, &asked);
+        let text = response_head::encode_head(&head, framing, &asked, false, &[]);
+        self.send_response(SendingMessage::new(text, body, framing, Box::default())).await
     }
 
     /// Writes the response, unless the client disconnects, reads nothing for too long, or reads too slowly
     /// overall.
-    async fn send<B>(&mut self, mut sending: SendingMessage<B>) -> io::Result<()>
+    async fn send_response<B>(&mut self, mut sending: SendingMessage<B>) -> io::Result<()>
     where
         B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin,
     {
         // The time limit applies to each response.
-        self.unread = StallTimer::default();
+        self.write_stall = StallTimer::default();
         poll_fn(|context| {
             let has_written = sending
                 .write_available(&mut ResponseWriter(&self.wire), context)
@@ -272,13 +277,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
                 return Poll::Ready(Err(error));
             }
             if has_written || !sending.is_blocked() {
-                self.unread.end();
+                self.write_stall.end_stall();
             }
             let sent = sending.sent_bytes();
-            if sending.is_blocked() && self.unread.is_over_for(sent, LEAST_RATE, UNREAD, context) {
+            if sending.is_blocked()
+                && self.write_stall.is_over_at_rate(sent, MIN_READ_RATE, WRITE_STALL_TIMEOUT, context)
+            {
                 return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
             }
-            self.poll_gone(context).map(|gone| gone.and(Err(io::ErrorKind::UnexpectedEof.into())))
+            self.poll_disconnect(context).map(|gone| gone.and(Err(io::ErrorKind::UnexpectedEof.into())))
         })
         .await
     }

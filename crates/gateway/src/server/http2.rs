@@ -14,10 +14,10 @@
 mod body;
 mod field_blocks;
 mod frames;
+mod request_turns;
 mod stream;
 mod traffic;
-mod turns;
-mod unread;
+mod unread_frames;
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -34,16 +34,16 @@ use services::StreamedServiceBody;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::awaited::PhaseChange;
-use super::patient::FairStream;
+use super::fair_stream::FairStream;
+use super::phase_change::PhaseChange;
 use super::stall::CoarseStallTimer;
-use super::{BoxError, GREETING, IDLE, MAX_HEAD};
+use super::{BoxError, GREETING_TIMEOUT, IDLE_TIMEOUT, MAX_HEAD};
 use crate::access::LoggedBody;
 use crate::client::ClientInfo;
 use crate::conform::has_padded_value;
 pub(super) use frames::FrameScanner;
+use request_turns::RequestTurns;
 pub(super) use traffic::FrameCounts;
-use turns::RequestTurns;
 
 /// The maximum number of concurrent requests on a connection: the smallest number that RFC 9113 (6.5.2)
 /// recommends in order not to limit parallelism unnecessarily.
@@ -61,12 +61,12 @@ const MAX_PENDING_RESETS: usize = 20;
 const MAX_ERROR_RESETS: usize = 128;
 /// The number of streams reset by the gateway whose late frames are still ignored, and the time for which
 /// they are.
-const MAX_PASSED_OVER: usize = 32;
-const PASSED_OVER: Duration = Duration::from_secs(1);
+const MAX_RESET_STREAMS: usize = 32;
+const RESET_STREAM_DURATION: Duration = Duration::from_secs(1);
 /// The interval between checks for progress.
-const LOOK: Duration = Duration::from_secs(15);
+const CHECK_INTERVAL: Duration = Duration::from_secs(15);
 /// The timeout for the response to a ping, which is sent after [`IDLE`] without input.
-const PONG: Duration = Duration::from_secs(30);
+const PONG_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection and its state.
 struct Http2Connection<S> {
@@ -76,13 +76,13 @@ struct Http2Connection<S> {
     turns: RequestTurns,
     pings: Option<PingPong>,
     /// Ready once the gateway takes no more requests.
-    ending: PhaseChange,
-    patience: CoarseStallTimer,
+    drain_change: PhaseChange,
+    check_timer: CoarseStallTimer,
     /// The counts at the last check.
-    seen: traffic::FrameCountSnapshot,
+    last_counts: traffic::FrameCountSnapshot,
     /// The time without requests in flight, and the time without input.
-    idle: Duration,
-    silent: Duration,
+    idle_time: Duration,
+    silent_time: Duration,
     is_ending: bool,
     is_broken: bool,
 }
@@ -101,20 +101,22 @@ where
 {
     let traffic = Arc::new(FrameCounts::default());
     let stream = FairStream::new(stream, begun, Arc::clone(&traffic));
-    let Ok(connection) = timeout(GREETING, greet(stream, &traffic)).await else { return Ok(()) };
+    let Ok(connection) = timeout(GREETING_TIMEOUT, perform_handshake(stream, &traffic)).await else {
+        return Ok(());
+    };
     let mut connection = connection?;
     let pings = connection.ping_pong();
     let mut conversation = Http2Connection {
         connection,
         client,
-        seen: traffic.seen(),
+        last_counts: traffic.snapshot(),
         traffic,
         turns: RequestTurns::default(),
         pings,
-        ending,
-        patience: CoarseStallTimer::default(),
-        idle: Duration::ZERO,
-        silent: Duration::ZERO,
+        drain_change: ending,
+        check_timer: CoarseStallTimer::default(),
+        idle_time: Duration::ZERO,
+        silent_time: Duration::ZERO,
         is_ending: false,
         is_broken: false,
     };
@@ -122,7 +124,7 @@ where
 }
 
 /// Exchanges prefaces with the client.
-async fn greet<S>(
+async fn perform_handshake<S>(
     stream: FairStream<S>,
     traffic: &FrameCounts,
 ) -> Result<Connection<FairStream<S>, Bytes>, h2::Error>
@@ -147,19 +149,19 @@ fn builder() -> Builder {
         .max_send_buffer_size(MAX_SEND_BUFFER)
         .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
         .max_local_error_reset_streams(Some(MAX_ERROR_RESETS))
-        .max_concurrent_reset_streams(MAX_PASSED_OVER)
-        .reset_stream_duration(PASSED_OVER);
+        .max_concurrent_reset_streams(MAX_RESET_STREAMS)
+        .reset_stream_duration(RESET_STREAM_DURATION);
     builder
 }
 
 /// The decision about a connection.
 enum ConnectionDecision {
     /// Accept no more requests.
-    Leave,
+    StopAccepting,
     /// Close the connection with an error code for the client.
-    BreakOff(Reason),
+    CloseWithError(Reason),
     /// Close the connection without a message, which the client would not receive.
-    Cut,
+    Disconnect,
 }
 
 /// The error for a connection that was cut off.
@@ -180,21 +182,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
         loop {
             while let Poll::Ready(accepted) = self.connection.poll_accept(context) {
                 match accepted.transpose()? {
-                    Some((request, respond)) => self.begin(request, respond, answer),
+                    Some((request, respond)) => self.spawn_request(request, respond, answer),
                     None => return Poll::Ready(Ok(())),
                 }
             }
             // The frames of a verdict are written in the next iteration.
-            match ready!(self.poll_verdict(context)) {
-                ConnectionDecision::Leave => self.connection.graceful_shutdown(),
-                ConnectionDecision::BreakOff(reason) => self.connection.abrupt_shutdown(reason),
-                ConnectionDecision::Cut => return Poll::Ready(Err(CutOff.into())),
+            match ready!(self.poll_decision(context)) {
+                ConnectionDecision::StopAccepting => self.connection.graceful_shutdown(),
+                ConnectionDecision::CloseWithError(reason) => self.connection.abrupt_shutdown(reason),
+                ConnectionDecision::Disconnect => return Poll::Ready(Err(CutOff.into())),
             }
         }
     }
 
     /// Spawns a task that answers a request.
-    fn begin<F>(
+    fn spawn_request<F>(
         &mut self,
         request: Request<RecvStream>,
         mut respond: SendResponse<Bytes>,
@@ -210,28 +212,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
             respond.send_reset(Reason::PROTOCOL_ERROR);
             return;
         }
-        let body = body::incoming(&head.headers, body, &self.traffic);
+        let body = body::request_body(&head.headers, body, &self.traffic);
         let is_head = head.method == Method::HEAD;
         // Boxed, since otherwise a task that is sending the response would reserve space for it.
         let answering = Box::pin(answer(Request::from_parts(head, body), client));
         let serving = stream::serve(answering, respond, is_head, under_way);
-        tokio::spawn(watch_polls(PollSite::Http2, self.turns.take(serving)));
+        tokio::spawn(watch_polls(PollSite::Http2, self.turns.take_turns(serving)));
     }
 
     /// Waits for a decision about the connection.
-    fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<ConnectionDecision> {
+    fn poll_decision(&mut self, context: &mut Context<'_>) -> Poll<ConnectionDecision> {
         self.traffic.count_unread();
         if !self.is_broken && self.traffic.is_flood() {
             self.is_broken = true;
-            return Poll::Ready(ConnectionDecision::BreakOff(Reason::ENHANCE_YOUR_CALM));
+            return Poll::Ready(ConnectionDecision::CloseWithError(Reason::ENHANCE_YOUR_CALM));
         }
-        if !self.is_ending && (self.traffic.retains_much() || self.ending.poll(context).is_ready()) {
+        if !self.is_ending && (self.traffic.exceeds_memory() || self.drain_change.poll(context).is_ready()) {
             self.is_ending = true;
-            return Poll::Ready(ConnectionDecision::Leave);
+            return Poll::Ready(ConnectionDecision::StopAccepting);
         }
-        while self.patience.is_over(LOOK, context) {
-            self.patience.begin();
-            if let Some(verdict) = self.look(context) {
+        while self.check_timer.is_over(CHECK_INTERVAL, context) {
+            self.check_timer.restart();
+            if let Some(verdict) = self.check_progress(context) {
                 return Poll::Ready(verdict);
             }
         }
@@ -239,27 +241,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http2Connection<S> {
     }
 
     /// Compares the counts with those of the last check.
-    fn look(&mut self, context: &mut Context<'_>) -> Option<ConnectionDecision> {
-        let before = std::mem::replace(&mut self.seen, self.traffic.seen());
-        let is_idle = self.seen.under_way == 0 && self.seen.begun == before.begun;
-        self.idle = if is_idle { self.idle + LOOK } else { Duration::ZERO };
+    fn check_progress(&mut self, context: &mut Context<'_>) -> Option<ConnectionDecision> {
+        let before = std::mem::replace(&mut self.last_counts, self.traffic.snapshot());
+        let is_idle =
+            self.last_counts.in_flight == 0 && self.last_counts.started_requests == before.started_requests;
+        self.idle_time = if is_idle { self.idle_time + CHECK_INTERVAL } else { Duration::ZERO };
         if self.is_ending && is_idle {
             // A cooperating client would have closed the connection by now.
-            return Some(ConnectionDecision::Cut);
+            return Some(ConnectionDecision::Disconnect);
         }
-        if self.idle >= IDLE || (!self.is_ending && self.client.has_stale_certificate()) {
+        if self.idle_time >= IDLE_TIMEOUT || (!self.is_ending && self.client.has_stale_certificate()) {
             self.is_ending = true;
-            return Some(ConnectionDecision::Leave);
+            return Some(ConnectionDecision::StopAccepting);
         }
-        self.silent = if self.seen.read == before.read { self.silent + LOOK } else { Duration::ZERO };
-        if self.silent == IDLE {
-            self.ping(context);
+        self.silent_time = if self.last_counts.read_cost == before.read_cost {
+            self.silent_time + CHECK_INTERVAL
+        } else {
+            Duration::ZERO
+        };
+        if self.silent_time == IDLE_TIMEOUT {
+            self.send_ping(context);
         }
-        (self.silent >= IDLE + PONG).then_some(ConnectionDecision::Cut)
+        (self.silent_time >= IDLE_TIMEOUT + PONG_TIMEOUT).then_some(ConnectionDecision::Disconnect)
     }
 
     /// Pings the client to check the connection.
-    fn ping(&mut self, context: &mut Context<'_>) {
+    fn send_ping(&mut self, context: &mut Context<'_>) {
         let Some(pings) = &mut self.pings else { return };
         // Polling the response to an earlier ping makes room for another.
         let _ = pings.poll_pong(context);

@@ -26,12 +26,12 @@ use crate::rights::AccountTable;
 const BLOCK_SHARE: u64 = 16;
 /// The divisor of the limit of all clients that yields the most that a block has. By default that is twice as
 /// much as one network, which therefore can't take all of its block's.
-const BLOCKS: u64 = 4;
+const BLOCK_DIVISOR: u64 = 4;
 /// The bytes of answers over HTTP/2 that count for their connection only. Most connections never have more,
 /// and over HTTP/1.1 a connection's single small answer is not counted either.
-const FREE_ANSWERS: u64 = 16 << 10;
+const FREE_ANSWER_BYTES: u64 = 16 << 10;
 /// The divisor of the limit of a network's request bodies above which less of each is read at once.
-const MANY_BODIES: u64 = 16;
+const BODY_PRESSURE_DIVISOR: u64 = 16;
 
 /// The resources that clients use. The state outlives configs.
 #[derive(Debug, Default)]
@@ -51,12 +51,12 @@ struct ResourceUsage {
     connections: AtomicU64,
     handshakes: AtomicU64,
     requests: AtomicU64,
-    bodies: AtomicU64,
+    body_bytes: AtomicU64,
     /// The bytes of services' responses that the gateway holds.
-    received: AtomicU64,
-    unsent: AtomicU64,
+    received_bytes: AtomicU64,
+    unsent_bytes: AtomicU64,
     /// The bytes of answers over HTTP/2: see [`AnswerPermit`].
-    answers: AtomicU64,
+    answer_bytes: AtomicU64,
 }
 
 /// A network or a block of networks, by its leading bits.
@@ -141,9 +141,9 @@ pub(crate) struct ConnectionPermit {
     connections: u64,
     /// The network and the block of the client. A trusted proxy has none.
     networks: [Option<(NetworkPrefix, Arc<ResourceUsage>)>; 2],
-    unsent: AtomicU64,
+    unsent_bytes: AtomicU64,
     /// The bytes of answers over HTTP/2, including the free ones.
-    answers: AtomicU64,
+    answer_bytes: AtomicU64,
 }
 
 /// A guard that counts a TLS handshake in progress.
@@ -184,7 +184,7 @@ pub(crate) struct AnswerPermit {
     connection: Arc<ConnectionPermit>,
     bytes: u64,
     /// The part of the bytes that counts for networks and in total.
-    shared: u64,
+    shared_bytes: u64,
 }
 
 impl ClientLimiter {
@@ -201,16 +201,16 @@ impl ClientLimiter {
         now: Instant,
     ) -> Result<ConnectionPermit, LimitReached> {
         let max = limits.max();
-        if !take(&self.all.connections, 1, max) {
-            return Err(self.refuse(LimitReached::Connections));
+        if !try_add(&self.all.connections, 1, max) {
+            return Err(self.count_refusal(LimitReached::Connections));
         }
         let mut permit = ConnectionPermit {
             limiter: Arc::clone(self),
             limits: *limits,
             connections: 1,
             networks: [None, None],
-            unsent: AtomicU64::new(0),
-            answers: AtomicU64::new(0),
+            unsent_bytes: AtomicU64::new(0),
+            answer_bytes: AtomicU64::new(0),
         };
         if is_trusted {
             return Ok(permit);
@@ -219,17 +219,17 @@ impl ClientLimiter {
         for (place, network) in permit.networks.iter_mut().zip(networks_of(peer)) {
             let Some(network) = network else { continue };
             let usage = networks.entry(network).or_default();
-            if !take(&usage.connections, 1, network.limit(limits.per_address.into(), max)) {
+            if !try_add(&usage.connections, 1, network.limit(limits.per_address.into(), max)) {
                 // Dropping the permit takes the lock.
                 drop(networks);
-                return Err(self.refuse(LimitReached::ConnectionsPerAddress));
+                return Err(self.count_refusal(LimitReached::ConnectionsPerAddress));
             }
             *place = Some((network, Arc::clone(usage)));
         }
         drop(networks);
         // Last, so that connections above another limit are not charged.
-        if !self.new_connections.take_connection(peer, limits.new_per_address, limits.per_address, now) {
-            return Err(self.refuse(LimitReached::NewConnectionsPerAddress));
+        if !self.new_connections.charge_connection(peer, limits.new_per_address, limits.per_address, now) {
+            return Err(self.count_refusal(LimitReached::NewConnectionsPerAddress));
         }
         Ok(permit)
     }
@@ -247,13 +247,13 @@ impl ClientLimiter {
             limits,
             connections: 0,
             networks: networks_of(address).map(|network| network.map(&mut usage)),
-            unsent: AtomicU64::new(0),
-            answers: AtomicU64::new(0),
+            unsent_bytes: AtomicU64::new(0),
+            answer_bytes: AtomicU64::new(0),
         })
     }
 
     /// Counts a refusal, and logs at exponentially growing counts so that a flood does not flood the log.
-    fn refuse(&self, limit: LimitReached) -> LimitReached {
+    fn count_refusal(&self, limit: LimitReached) -> LimitReached {
         let index = LIMITS.iter().position(|(one, _)| *one == limit).unwrap_or_default();
         let times = self.refused[index].fetch_add(1, Relaxed) + 1;
         if times.is_power_of_two() {
@@ -268,18 +268,18 @@ impl ClientLimiter {
 
     /// The bytes of responses that clients have yet to receive.
     pub(crate) fn unsent_bytes(&self) -> u64 {
-        self.all.unsent.load(Relaxed) + self.all.answers.load(Relaxed)
+        self.all.unsent_bytes.load(Relaxed) + self.all.answer_bytes.load(Relaxed)
     }
 
     /// Writes the current usage and the number of refusals by limit.
     pub(crate) fn write(&self, page: &mut MetricsPage<'_>) -> fmt::Result {
-        let bodies = [([], self.all.bodies.load(Relaxed))];
+        let bodies = [([], self.all.body_bytes.load(Relaxed))];
         page.gauge(
             "orfa_request_bodies_buffered_bytes",
             "Bytes of request bodies that the gateway holds",
             bodies,
         )?;
-        let received = [([], self.all.received.load(Relaxed))];
+        let received = [([], self.all.received_bytes.load(Relaxed))];
         page.gauge(
             "orfa_upstream_responses_buffered_bytes",
             "Bytes of services' responses that the gateway holds",
@@ -305,18 +305,23 @@ impl ConnectionPermit {
 
     /// Counts an amount of a resource for the networks and for all clients, or for none of them. The user of
     /// the resource has taken `own` of it already.
-    fn take_shared(&self, resource: &LimitedResource, own: u64, amount: u64) -> Result<(), LimitReached> {
-        self.take_unreported(resource, own, amount).map_err(|limit| self.limiter.refuse(limit))
+    fn reserve_shared(&self, resource: &LimitedResource, own: u64, amount: u64) -> Result<(), LimitReached> {
+        self.reserve_unreported(resource, own, amount).map_err(|limit| self.limiter.count_refusal(limit))
     }
 
     /// Like [`Self::take_shared`], without a report of the limit that was reached.
-    fn take_unreported(&self, resource: &LimitedResource, own: u64, amount: u64) -> Result<(), LimitReached> {
+    fn reserve_unreported(
+        &self,
+        resource: &LimitedResource,
+        own: u64,
+        amount: u64,
+    ) -> Result<(), LimitReached> {
         let LimitedResource { counter, per_address, total, errors: [of_network, of_all] } = *resource;
         let networks = self.networks.iter().flatten();
         let limits = networks.map(|(network, _)| (network.limit(per_address, total), of_network));
         let limits = limits.chain(iter::once((total, of_all)));
         for (number, (usage, (most, error))) in self.usages().zip(limits).enumerate() {
-            if !take_more(counter(usage), own, amount, most) {
+            if !try_add_more(counter(usage), own, amount, most) {
                 self.usages().take(number).for_each(|usage| _ = counter(usage).fetch_sub(amount, Relaxed));
                 return Err(error);
             }
@@ -325,7 +330,7 @@ impl ConnectionPermit {
     }
 
     /// Returns the resource of unsent bytes that this counter counts.
-    fn unsent_by(&self, counter: fn(&ResourceUsage) -> &AtomicU64) -> LimitedResource {
+    fn unsent_resource(&self, counter: fn(&ResourceUsage) -> &AtomicU64) -> LimitedResource {
         LimitedResource {
             counter,
             per_address: self.limits.unsent_per_address.0,
@@ -338,25 +343,25 @@ impl ConnectionPermit {
     ///
     /// # Errors
     /// Fails if there are too many, in total or of this network.
-    pub(crate) fn handshake(&self) -> Result<HandshakePermit<'_>, LimitReached> {
+    pub(crate) fn start_handshake(&self) -> Result<HandshakePermit<'_>, LimitReached> {
         let handshakes = LimitedResource {
             counter: |usage| &usage.handshakes,
             per_address: self.limits.handshakes_per_address.into(),
             total: self.limits.handshakes.into(),
             errors: [LimitReached::HandshakesPerAddress, LimitReached::Handshakes],
         };
-        self.take_shared(&handshakes, 0, 1)?;
+        self.reserve_shared(&handshakes, 0, 1)?;
         Ok(HandshakePermit(self))
     }
 
     /// Starts a request over HTTP/2. It is counted even above the limit: see [`Self::is_crowded`].
-    pub(crate) fn request(self: &Arc<Self>) -> RequestPermit {
+    pub(crate) fn start_request(self: &Arc<Self>) -> RequestPermit {
         self.usages().for_each(|usage| _ = usage.requests.fetch_add(1, Relaxed));
         RequestPermit(Arc::clone(self))
     }
 
     /// Whether the network or its block has more requests in flight than its limit.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub(crate) fn exceeds_request_limit(&self) -> bool {
         let most = u64::from(self.limits.requests_per_address);
         let is_above = |(network, usage): &(NetworkPrefix, Arc<ResourceUsage>)| {
             usage.requests.load(Relaxed) > network.limit(most, u64::MAX)
@@ -369,15 +374,15 @@ impl ConnectionPermit {
     pub(crate) fn has_many_body_bytes(&self) -> bool {
         let (per_address, total) = (self.limits.request_bodies_per_address.0, self.limits.request_bodies.0);
         let is_above = |(network, usage): &(NetworkPrefix, Arc<ResourceUsage>)| {
-            usage.bodies.load(Relaxed) > network.limit(per_address, total) / MANY_BODIES
+            usage.body_bytes.load(Relaxed) > network.limit(per_address, total) / BODY_PRESSURE_DIVISOR
         };
         self.networks.iter().flatten().any(is_above)
     }
 
     /// Starts to count the bytes of a request's body for the connected peer.
-    fn body(self: &Arc<Self>) -> BodyPermit {
+    fn body_permit(self: &Arc<Self>) -> BodyPermit {
         self.permit_for(LimitedResource {
-            counter: |usage| &usage.bodies,
+            counter: |usage| &usage.body_bytes,
             per_address: self.limits.request_bodies_per_address.0,
             total: self.limits.request_bodies.0,
             errors: [LimitReached::BodiesPerAddress, LimitReached::Bodies],
@@ -385,9 +390,9 @@ impl ConnectionPermit {
     }
 
     /// Starts to count the bytes of services' responses for a request.
-    fn received(self: &Arc<Self>) -> BodyPermit {
+    fn received_permit(self: &Arc<Self>) -> BodyPermit {
         self.permit_for(LimitedResource {
-            counter: |usage| &usage.received,
+            counter: |usage| &usage.received_bytes,
             per_address: self.limits.received_per_address.0,
             total: self.limits.received.0,
             errors: [LimitReached::ReceivedPerAddress, LimitReached::Received],
@@ -400,12 +405,12 @@ impl ConnectionPermit {
 
     /// Starts to count the bytes of a request's body for its client: the connected peer, or the address that
     /// a trusted proxy reports. A proxy that reports none is the client itself.
-    pub(crate) fn body_of(self: &Arc<Self>, client: IpAddr) -> BodyPermit {
+    pub(crate) fn body_permit_for(self: &Arc<Self>, client: IpAddr) -> BodyPermit {
         let own = self.networks.each_ref().map(|network| network.as_ref().map(|(network, _)| *network));
         if own == networks_of(client) {
-            return self.body();
+            return self.body_permit();
         }
-        self.limiter.without_connection(client, self.limits).body()
+        self.limiter.without_connection(client, self.limits).body_permit()
     }
 
     /// Returns the accounts of clients for services' responses.
@@ -418,8 +423,8 @@ impl ConnectionPermit {
     ///
     /// # Errors
     /// Fails if the connection, its network or all clients together have too many bytes to receive already.
-    pub(crate) fn keep(self: &Arc<Self>, bytes: u64) -> Result<UnsentPermit, LimitReached> {
-        self.keep_up_to(1, bytes).map_err(|limit| self.limiter.refuse(limit))
+    pub(crate) fn reserve_unsent(self: &Arc<Self>, bytes: u64) -> Result<UnsentPermit, LimitReached> {
+        self.reserve_up_to(1, bytes).map_err(|limit| self.limiter.count_refusal(limit))
     }
 
     /// Like [`Self::keep`], for bytes of a response that is read before it is sent. They are refused above
@@ -428,20 +433,20 @@ impl ConnectionPermit {
     ///
     /// # Errors
     /// Fails if the connection, its network or all clients together have too many bytes to receive for that.
-    pub(crate) fn keep_buffered(self: &Arc<Self>, bytes: u64) -> Result<UnsentPermit, LimitReached> {
-        self.keep_up_to(2, bytes)
+    pub(crate) fn reserve_buffered(self: &Arc<Self>, bytes: u64) -> Result<UnsentPermit, LimitReached> {
+        self.reserve_up_to(2, bytes)
     }
 
     /// Counts response bytes up to the limits divided by `divisor`, without a report.
-    fn keep_up_to(self: &Arc<Self>, divisor: u64, bytes: u64) -> Result<UnsentPermit, LimitReached> {
-        if !take(&self.unsent, bytes, self.limits.unsent_per_connection.0 / divisor) {
+    fn reserve_up_to(self: &Arc<Self>, divisor: u64, bytes: u64) -> Result<UnsentPermit, LimitReached> {
+        if !try_add(&self.unsent_bytes, bytes, self.limits.unsent_per_connection.0 / divisor) {
             return Err(LimitReached::UnsentPerConnection);
         }
-        let mut unsent = self.unsent_by(|usage| &usage.unsent);
+        let mut unsent = self.unsent_resource(|usage| &usage.unsent_bytes);
         unsent.per_address /= divisor;
         unsent.total /= divisor;
-        if let Err(limit) = self.take_unreported(&unsent, 0, bytes) {
-            self.unsent.fetch_sub(bytes, Relaxed);
+        if let Err(limit) = self.reserve_unreported(&unsent, 0, bytes) {
+            self.unsent_bytes.fetch_sub(bytes, Relaxed);
             return Err(limit);
         }
         Ok(UnsentPermit { connection: Arc::clone(self), bytes })
@@ -453,19 +458,19 @@ impl BodyPermit {
     ///
     /// # Errors
     /// Fails if too many bytes are held for the network or for all clients together.
-    pub(crate) fn hold(&self, total: u64) -> Result<(), LimitReached> {
+    pub(crate) fn reserve_total(&self, total: u64) -> Result<(), LimitReached> {
         let own = self.bytes.load(Relaxed);
         let more = total.saturating_sub(own);
         if more == 0 {
             return Ok(());
         }
-        self.connection.take_shared(&self.resource, own, more)?;
+        self.connection.reserve_shared(&self.resource, own, more)?;
         self.bytes.fetch_add(more, Relaxed);
         Ok(())
     }
 
     /// Whether many bytes are held for the network: see [`ConnectionPermit::has_many_body_bytes`].
-    pub(crate) fn is_among_many(&self) -> bool {
+    pub(crate) fn is_under_pressure(&self) -> bool {
         self.connection.has_many_body_bytes()
     }
 
@@ -479,7 +484,7 @@ impl BodyPermit {
 
 impl ReceivedPermit for BodyPermit {
     fn try_hold(&self, total: u64) -> Result<(), ReceivedLimit> {
-        self.hold(total).map_err(|limit| match limit {
+        self.reserve_total(total).map_err(|limit| match limit {
             LimitReached::Received => ReceivedLimit::Total,
             _ => ReceivedLimit::Client,
         })
@@ -492,7 +497,7 @@ impl ReceivedPermit for BodyPermit {
 
 impl ReceivedAccounts for ResponseAccounts {
     fn open_account(&self, client: IpAddr) -> Box<dyn ReceivedPermit> {
-        Box::new(self.limiter.without_connection(client, self.limits).received())
+        Box::new(self.limiter.without_connection(client, self.limits).received_permit())
     }
 }
 
@@ -502,12 +507,12 @@ impl RequestPermit {
     ///
     /// # Errors
     /// Fails if the network or all clients together have too many bytes to receive already.
-    pub(crate) fn answer(&self, bytes: u64) -> Result<AnswerPermit, LimitReached> {
+    pub(crate) fn reserve_answer(&self, bytes: u64) -> Result<AnswerPermit, LimitReached> {
         let connection = &self.0;
-        let mut permit = AnswerPermit { connection: Arc::clone(connection), bytes, shared: 0 };
-        if connection.answers.fetch_add(bytes, Relaxed) + bytes > FREE_ANSWERS {
-            connection.take_shared(&connection.unsent_by(|usage| &usage.answers), 0, bytes)?;
-            permit.shared = bytes;
+        let mut permit = AnswerPermit { connection: Arc::clone(connection), bytes, shared_bytes: 0 };
+        if connection.answer_bytes.fetch_add(bytes, Relaxed) + bytes > FREE_ANSWER_BYTES {
+            connection.reserve_shared(&connection.unsent_resource(|usage| &usage.answer_bytes), 0, bytes)?;
+            permit.shared_bytes = bytes;
         }
         Ok(permit)
     }
@@ -522,9 +527,9 @@ impl AnswerPermit {
             return;
         }
         self.bytes += more;
-        if self.connection.answers.fetch_add(more, Relaxed) + more > FREE_ANSWERS {
-            self.shared += more;
-            self.connection.usages().for_each(|usage| _ = usage.answers.fetch_add(more, Relaxed));
+        if self.connection.answer_bytes.fetch_add(more, Relaxed) + more > FREE_ANSWER_BYTES {
+            self.shared_bytes += more;
+            self.connection.usages().for_each(|usage| _ = usage.answer_bytes.fetch_add(more, Relaxed));
         }
     }
 }
@@ -535,19 +540,19 @@ impl NetworkPrefix {
         if !self.is_block {
             return per_address;
         }
-        per_address.saturating_mul(BLOCK_SHARE).min(total / BLOCKS).max(per_address)
+        per_address.saturating_mul(BLOCK_SHARE).min(total / BLOCK_DIVISOR).max(per_address)
     }
 }
 
 /// Adds an amount unless the result would exceed the maximum. An amount above the maximum is admitted if the
 /// counter is zero.
-fn take(counter: &AtomicU64, amount: u64, most: u64) -> bool {
-    take_more(counter, 0, amount, most)
+fn try_add(counter: &AtomicU64, amount: u64, most: u64) -> bool {
+    try_add_more(counter, 0, amount, most)
 }
 
 /// Like [`take`], for a user that has taken `own` already: an amount above the maximum is admitted if no
 /// others have taken any.
-fn take_more(counter: &AtomicU64, own: u64, amount: u64, most: u64) -> bool {
+fn try_add_more(counter: &AtomicU64, own: u64, amount: u64, most: u64) -> bool {
     let more = |taken: u64| (taken == own || taken.saturating_add(amount) <= most).then(|| taken + amount);
     counter.fetch_update(Relaxed, Relaxed, more).is_ok()
 }
@@ -602,16 +607,18 @@ impl Drop for BodyPermit {
 
 impl Drop for UnsentPermit {
     fn drop(&mut self) {
-        self.connection.unsent.fetch_sub(self.bytes, Relaxed);
-        self.connection.usages().for_each(|usage| _ = usage.unsent.fetch_sub(self.bytes, Relaxed));
+        self.connection.unsent_bytes.fetch_sub(self.bytes, Relaxed);
+        self.connection.usages().for_each(|usage| _ = usage.unsent_bytes.fetch_sub(self.bytes, Relaxed));
     }
 }
 
 impl Drop for AnswerPermit {
     fn drop(&mut self) {
-        self.connection.answers.fetch_sub(self.bytes, Relaxed);
-        if self.shared > 0 {
-            self.connection.usages().for_each(|usage| _ = usage.answers.fetch_sub(self.shared, Relaxed));
+        self.connection.answer_bytes.fetch_sub(self.bytes, Relaxed);
+        if self.shared_bytes > 0 {
+            self.connection
+                .usages()
+                .for_each(|usage| _ = usage.answer_bytes.fetch_sub(self.shared_bytes, Relaxed));
         }
     }
 }

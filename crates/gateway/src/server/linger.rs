@@ -19,41 +19,41 @@ use tokio::time::{Sleep, sleep};
 use crate::client::ConnectionContext;
 
 /// The time that a client has to read the response and to stop sending.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of bytes discarded at a time, and the pause after each read. A client that floods the gateway
 /// with refused bodies is limited to 13 MB/s and does not slow down others.
-const GULP: usize = 64 << 10;
-const BETWEEN: Duration = Duration::from_millis(5);
+const DISCARD_CHUNK: usize = 64 << 10;
+const DISCARD_PAUSE: Duration = Duration::from_millis(5);
 
 /// A connection with a lingering close, whose bytes count towards the budget of its task.
 pub(super) struct LingeringConnection {
     stream: CooperativeStream<TcpStream>,
-    link: Arc<ConnectionContext>,
-    until: Option<Pin<Box<Sleep>>>,
+    connection: Arc<ConnectionContext>,
+    deadline: Option<Pin<Box<Sleep>>>,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl LingeringConnection {
-    pub(super) fn new(stream: TcpStream, link: Arc<ConnectionContext>, is_tls: bool) -> Self {
+    pub(super) fn new(stream: TcpStream, connection: Arc<ConnectionContext>, is_tls: bool) -> Self {
         let stream =
             if is_tls { CooperativeStream::for_tls_session(stream) } else { CooperativeStream::new(stream) };
-        Self { stream, link, until: None, pause: None }
+        Self { stream, connection, deadline: None, pause: None }
     }
 
     /// Reads and discards bytes until the client is done or the time is up.
     fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let until = self.until.get_or_insert_with(|| Box::pin(sleep(LINGER)));
+        let until = self.deadline.get_or_insert_with(|| Box::pin(sleep(LINGER_TIMEOUT)));
         if until.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
-        let mut bytes = [const { MaybeUninit::uninit() }; GULP];
+        let mut bytes = [const { MaybeUninit::uninit() }; DISCARD_CHUNK];
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(context));
             }
             let mut buffer = ReadBuf::uninit(&mut bytes);
             match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
-                Ok(()) if !buffer.filled().is_empty() => self.pause = Some(Box::pin(sleep(BETWEEN))),
+                Ok(()) if !buffer.filled().is_empty() => self.pause = Some(Box::pin(sleep(DISCARD_PAUSE))),
                 _ => return Poll::Ready(()),
             }
         }
@@ -96,10 +96,10 @@ impl AsyncWrite for LingeringConnection {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.until.is_none() {
+        if self.deadline.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
         }
-        if self.link.is_unread() {
+        if self.connection.has_unread_request() {
             ready!(self.poll_discard(context));
         }
         Poll::Ready(Ok(()))

@@ -10,23 +10,23 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 /// A timer for stalled progress.
 #[derive(Default)]
 pub(crate) struct StallTimer {
-    now: Option<(Instant, Pin<Box<Sleep>>)>,
+    current_stall: Option<(Instant, Pin<Box<Sleep>>)>,
     /// The total time of earlier stalls.
-    before: Duration,
+    earlier_stalls: Duration,
 }
 
 impl StallTimer {
     /// Whether the stall has reached the limit since the last [`StallTimer::end`]. Otherwise the task is
     /// woken when it has.
     pub(crate) fn is_over(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
-        let (_, sleep) = self.now.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(limit))));
+        let (_, sleep) = self.current_stall.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(limit))));
         sleep.as_mut().poll(context).is_ready()
     }
 
     /// Like [`StallTimer::is_over`], with an additional limit on the total of all stalls: `limit` and a
     /// second for each `rate` bytes. This catches clients that send a byte now and then, whose single stalls
     /// are short.
-    pub(crate) fn is_over_for(
+    pub(crate) fn is_over_at_rate(
         &mut self,
         bytes: u64,
         rate: u64,
@@ -34,14 +34,14 @@ impl StallTimer {
         context: &mut Context<'_>,
     ) -> bool {
         let worth = bytes.checked_div(rate).map_or(Duration::MAX, Duration::from_secs);
-        let left = limit.saturating_add(worth).saturating_sub(self.before);
+        let left = limit.saturating_add(worth).saturating_sub(self.earlier_stalls);
         self.is_over(left.min(limit), context)
     }
 
     /// Ends the stall, since there was progress.
-    pub(crate) fn end(&mut self) {
-        if let Some((since, _)) = self.now.take() {
-            self.before += since.elapsed();
+    pub(crate) fn end_stall(&mut self) {
+        if let Some((since, _)) = self.current_stall.take() {
+            self.earlier_stalls += since.elapsed();
         }
     }
 }
@@ -60,7 +60,7 @@ pub(crate) struct CoarseStallTimer {
 
 impl CoarseStallTimer {
     /// Resets the timer. The wait starts at the next poll.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn restart(&mut self) {
         (self.since, self.has_begun) = (None, false);
     }
 
@@ -88,7 +88,7 @@ impl CoarseStallTimer {
     }
 
     /// Like [`CoarseStallTimer::is_over`], but the wait starts with the first call of this method.
-    pub(crate) fn is_over_in(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
+    pub(crate) fn is_over_since_call(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
         if !self.has_begun {
             (self.since, self.has_begun) = (None, true);
         }

@@ -23,8 +23,8 @@ async fn accepts_one_connection_in_a_poll() {
     let address = listeners.addresses()[0];
     let clients = [(); COUNT].map(|()| TcpStream::connect(address).unwrap());
     let ending = DrainSignal::new();
-    let accepted = || Arc::strong_count(&ending.open()) - 2;
-    let mut accepting = pin!(accept_all(Arc::clone(&gateway.current), listeners, &ending));
+    let accepted = || Arc::strong_count(&ending.count_connection()) - 2;
+    let mut accepting = pin!(accept_all(Arc::clone(&gateway.active_config), listeners, &ending));
     while accepted() < COUNT {
         let before = accepted();
         assert!((&mut accepting).now_or_never().is_none());

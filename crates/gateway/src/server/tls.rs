@@ -34,7 +34,7 @@ use tickets::CertificateTickets;
 pub(crate) use certificate::PeerCertificate;
 
 /// The interval between checks of the files: a renewed certificate is in use within two seconds.
-pub(crate) const LOOK: Duration = Duration::from_secs(2);
+pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The maximum number of intermediate certificates of a client.
 const MAX_INTERMEDIATES: usize = 2;
@@ -45,8 +45,8 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 /// The TLS settings and state of a listener.
 pub(crate) struct ListenerTls {
     config: TlsConfig,
-    current: ArcSwap<ServerConfig>,
-    seen: Mutex<Vec<Option<FileStamp>>>,
+    active_config: ArcSwap<ServerConfig>,
+    last_stamps: Mutex<Vec<Option<FileStamp>>>,
 }
 
 /// The metadata that identifies a version of a file.
@@ -63,28 +63,28 @@ impl ListenerTls {
     /// # Errors
     /// Returns all errors in them, with pointers below `tls`.
     pub(crate) fn new(config: &TlsConfig, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
-        let config = rooted(config, folder);
-        let seen = Mutex::new(stamps(&config));
-        let current = ArcSwap::new(Arc::new(load(&config)?));
-        Ok(Self { config, current, seen })
+        let config = with_absolute_paths(config, folder);
+        let seen = Mutex::new(file_stamps(&config));
+        let current = ArcSwap::new(Arc::new(load_server_config(&config)?));
+        Ok(Self { config, active_config: current, last_stamps: seen })
     }
 
     /// The acceptor for the next client.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.current.load_full())
+        TlsAcceptor::from(self.active_config.load_full())
     }
 
     /// Checks the files, and reloads them if any has changed since the last check.
     pub(crate) fn refresh(&self) {
-        let now = stamps(&self.config);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = file_stamps(&self.config);
+        let mut seen = self.last_stamps.lock().unwrap_or_else(PoisonError::into_inner);
         if *seen == now {
             return;
         }
         *seen = now;
-        match load(&self.config) {
+        match load_server_config(&self.config) {
             Ok(config) => {
-                self.current.store(Arc::new(config));
+                self.active_config.store(Arc::new(config));
                 tracing::info!("the certificates have changed and were reloaded");
             }
             Err(problems) => problems.iter().for_each(|problem| {
@@ -100,27 +100,27 @@ pub(super) fn is_http2(connection: &ServerConnection) -> bool {
 }
 
 /// Returns the TLS facts of a connection after its handshake. Its client certificate has been verified.
-pub(super) fn secured(connection: &ServerConnection) -> TlsSession {
+pub(super) fn tls_session(connection: &ServerConnection) -> TlsSession {
     let certificate = connection.peer_certificates().and_then(<[_]>::first);
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_2) => Some("TLSv1.2"),
         Some(ProtocolVersion::TLSv1_3) => Some("TLSv1.3"),
         _ => None,
     };
-    let read = certificate.and_then(|certificate| PeerCertificate::read(certificate).ok());
+    let read = certificate.and_then(|certificate| PeerCertificate::parse(certificate).ok());
     let tls = filter::TlsInfo {
         version,
         server_name: connection.server_name().map(Into::into),
         is_mutual: certificate.is_some(),
-        certificate: read.as_ref().zip(certificate).map(|(read, der)| read.shown(der)),
+        certificate: read.as_ref().zip(certificate).map(|(read, der)| read.to_filter_certificate(der)),
     };
     TlsSession { certificate: read, tls: Arc::new(tls) }
 }
 
-fn load(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {
+fn load_server_config(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {
     let provider = Arc::new(ring::default_provider());
     let keys = CertificateStore::load(&config.certificates, &provider);
-    let verifier = verifier(config.client.as_ref(), &provider).map_err(|problem| vec![problem]);
+    let verifier = build_client_verifier(config.client.as_ref(), &provider).map_err(|problem| vec![problem]);
     let (keys, verifier) = match (keys, verifier) {
         (Ok(keys), Ok(verifier)) => (keys, verifier),
         (keys, verifier) => {
@@ -128,7 +128,8 @@ fn load(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {
         }
     };
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| vec![problem("", format!("TLS can't be set up: {error}"), "")])?;
+    let builder =
+        builder.map_err(|error| vec![config_problem("", format!("TLS can't be set up: {error}"), "")])?;
     let mut tls = builder.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(keys));
     tls.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     // Tickets store sessions at the client. They are disabled if no random bytes are available for their key.
@@ -143,15 +144,16 @@ fn load(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {
     Ok(tls)
 }
 
-fn verifier(
+fn build_client_verifier(
     config: Option<&ClientCertificatesConfig>,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, ConfigProblem> {
     let Some(config) = config else { return Ok(WebPkiClientVerifier::no_client_auth()) };
-    let wrong = |message: String| problem("/client/ca", message, "it should contain certificates in PEM");
+    let wrong =
+        |message: String| config_problem("/client/ca", message, "it should contain certificates in PEM");
     let shown = config.ca.display();
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(&config.ca).map_err(|error| wrong(format!("{shown}: {error}")))? {
+    for certificate in read_certificates(&config.ca).map_err(|error| wrong(format!("{shown}: {error}")))? {
         roots.add(certificate).map_err(|error| wrong(format!("{shown} has a bad certificate: {error}")))?;
     }
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
@@ -161,7 +163,7 @@ fn verifier(
 }
 
 /// Reads the certificates in a file, at least one.
-fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+fn read_certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     let bytes = fs::read(file)?;
     let bad = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let all = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
@@ -171,12 +173,12 @@ fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-fn problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
+fn config_problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
     ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
 }
 
 /// Returns the config with absolute paths.
-fn rooted(config: &TlsConfig, folder: &Path) -> TlsConfig {
+fn with_absolute_paths(config: &TlsConfig, folder: &Path) -> TlsConfig {
     let mut config = config.clone();
     files_mut(&mut config).for_each(|file| *file = folder.join(&*file));
     config
@@ -187,14 +189,14 @@ fn files_mut(config: &mut TlsConfig) -> impl Iterator<Item = &mut PathBuf> {
     certificates.chain(config.client.as_mut().map(|client| &mut client.ca))
 }
 
-fn stamps(config: &TlsConfig) -> Vec<Option<FileStamp>> {
+fn file_stamps(config: &TlsConfig) -> Vec<Option<FileStamp>> {
     let files = config.certificates.iter().flat_map(|CertificateConfig { cert, key }| [cert, key]);
     let files = files.chain(config.client.as_ref().map(|client| &client.ca));
-    files.map(|file| fs::metadata(file).ok().map(|metadata| FileStamp::of(&metadata))).collect()
+    files.map(|file| fs::metadata(file).ok().map(|metadata| FileStamp::from_metadata(&metadata))).collect()
 }
 
 impl FileStamp {
-    fn of(metadata: &fs::Metadata) -> Self {
+    fn from_metadata(metadata: &fs::Metadata) -> Self {
         Self {
             inode: metadata.ino(),
             length: metadata.len(),

@@ -10,7 +10,7 @@ use std::thread;
 
 use tokio::runtime::Handle;
 
-use super::own::{ClockReading, ProcessTimes};
+use super::process_times::{ClockReading, ProcessTimes};
 
 /// The maximum number of markers in the queue.
 const MAX_MARKERS: usize = 64;
@@ -25,14 +25,14 @@ pub(super) struct GlobalQueue {
     /// The markers that have not passed, the oldest first.
     markers: VecDeque<Arc<QueueMarker>>,
     /// The wait of the marker that passed last; zero since the queue was empty.
-    passed: ProcessTimes,
+    last_wait: ProcessTimes,
 }
 
 /// A task that records its way through the global queue.
 #[derive(Debug, Default)]
 struct QueueMarker {
-    queued: OnceLock<ClockReading>,
-    passed: OnceLock<ClockReading>,
+    queued_at: OnceLock<ClockReading>,
+    passed_at: OnceLock<ClockReading>,
 }
 
 impl GlobalQueue {
@@ -48,42 +48,42 @@ impl GlobalQueue {
         if let Err(error) = thread::Builder::new().name("shed-markers".to_owned()).spawn(run) {
             tracing::error!(%error, "load shedding cannot measure the runtime's global queue");
         }
-        Self { runtime, spawner, markers: VecDeque::new(), passed: ProcessTimes::default() }
+        Self { runtime, spawner, markers: VecDeque::new(), last_wait: ProcessTimes::default() }
     }
 
     /// Returns the wait of the marker that passed last and that of the oldest one that has not, and sends
     /// another marker if the queue is not empty.
-    pub(super) fn waits(&mut self, now: ClockReading) -> [ProcessTimes; 2] {
-        while let Some(wait) = self.markers.front().and_then(|marker| marker.wait()) {
-            self.passed = wait;
+    pub(super) fn measure_waits(&mut self, now: ClockReading) -> [ProcessTimes; 2] {
+        while let Some(wait) = self.markers.front().and_then(|marker| marker.time_in_queue()) {
+            self.last_wait = wait;
             self.markers.pop_front();
         }
-        let waiting = self.markers.front().and_then(|marker| marker.queued.get());
+        let waiting = self.markers.front().and_then(|marker| marker.queued_at.get());
         let waiting = waiting.map(|queued| now.since(*queued)).unwrap_or_default();
         if self.runtime.metrics().global_queue_depth() == 0 {
-            self.passed = ProcessTimes::default();
+            self.last_wait = ProcessTimes::default();
         } else if self.markers.len() < MAX_MARKERS {
             let marker = Arc::<QueueMarker>::default();
             if self.spawner.send(Arc::clone(&marker)).is_ok() {
                 self.markers.push_back(marker);
             }
         }
-        [self.passed, waiting]
+        [self.last_wait, waiting]
     }
 }
 
 impl QueueMarker {
     /// Appends the marker to the global queue. The calling thread must not be a worker.
     fn spawn(self: Arc<Self>, runtime: &Handle) {
-        let _ = self.queued.set(ClockReading::now());
+        let _ = self.queued_at.set(ClockReading::now());
         runtime.spawn(async move {
-            let _ = self.passed.set(ClockReading::now());
+            let _ = self.passed_at.set(ClockReading::now());
         });
     }
 
     /// Returns the time in the queue of a marker that has passed.
-    fn wait(&self) -> Option<ProcessTimes> {
-        Some(self.passed.get()?.since(*self.queued.get()?))
+    fn time_in_queue(&self) -> Option<ProcessTimes> {
+        Some(self.passed_at.get()?.since(*self.queued_at.get()?))
     }
 }
 
@@ -96,20 +96,20 @@ mod tests {
     use super::*;
 
     /// A reading this number of milliseconds after `start`, by the wall clock and by CPU time.
-    fn reading(start: Instant, wall: u64, cpu: u64) -> ClockReading {
+    fn reading_at(start: Instant, wall: u64, cpu: u64) -> ClockReading {
         ClockReading { wall: start + Duration::from_millis(wall), cpu: Duration::from_millis(cpu) }
     }
 
     fn marker(queued: ClockReading, passed: Option<ClockReading>) -> Arc<QueueMarker> {
-        let marker = QueueMarker { queued: queued.into(), passed: OnceLock::new() };
+        let marker = QueueMarker { queued_at: queued.into(), passed_at: OnceLock::new() };
         if let Some(passed) = passed {
-            marker.passed.set(passed).unwrap();
+            marker.passed_at.set(passed).unwrap();
         }
         Arc::new(marker)
     }
 
     /// Appends tasks to the global queue, and returns the number of those that have run.
-    fn fill(tasks: usize) -> Arc<AtomicUsize> {
+    fn fill_queue(tasks: usize) -> Arc<AtomicUsize> {
         let (runtime, ran) = (Handle::current(), Arc::new(AtomicUsize::new(0)));
         let counter = Arc::clone(&ran);
         let spawn = move || {
@@ -126,8 +126,8 @@ mod tests {
     /// when the first one was queued and passed, and when the second one was queued.
     fn queue_with_markers(start: Instant, times: [(u64, u64); 3]) -> GlobalQueue {
         let mut queue = GlobalQueue::new(Handle::current());
-        fill(1);
-        let [queued, passed, waiting] = times.map(|(wall, cpu)| reading(start, wall, cpu));
+        fill_queue(1);
+        let [queued, passed, waiting] = times.map(|(wall, cpu)| reading_at(start, wall, cpu));
         queue.markers.extend([marker(queued, Some(passed)), marker(waiting, None)]);
         queue
     }
@@ -136,22 +136,23 @@ mod tests {
     async fn returns_the_time_that_a_marker_waited_whatever_the_length_of_the_queue() {
         let mut queue = GlobalQueue::new(Handle::current());
         let start = Instant::now();
-        fill(1_000);
-        queue.markers.push_back(marker(reading(start, 0, 0), Some(reading(start, 6, 6))));
-        let [wait, _] = queue.waits(reading(start, 8, 8));
-        assert_eq!(wait.own(1), Duration::from_millis(6));
+        fill_queue(1_000);
+        queue.markers.push_back(marker(reading_at(start, 0, 0), Some(reading_at(start, 6, 6))));
+        let [wait, _] = queue.measure_waits(reading_at(start, 8, 8));
+        assert_eq!(wait.own_time(1), Duration::from_millis(6));
         queue.markers.clear();
-        queue.markers.push_back(marker(reading(start, 8, 8), Some(reading(start, 68, 10))));
-        let [wait, _] = queue.waits(reading(start, 70, 10));
+        queue.markers.push_back(marker(reading_at(start, 8, 8), Some(reading_at(start, 68, 10))));
+        let [wait, _] = queue.measure_waits(reading_at(start, 70, 10));
         assert_eq!(wait.wall, Duration::from_millis(60));
-        assert_eq!(wait.own(1), Duration::from_millis(2), "other processes had the processor");
+        assert_eq!(wait.own_time(1), Duration::from_millis(2), "other processes had the processor");
     }
 
     #[tokio::test]
     async fn counts_the_time_of_a_marker_that_still_waits() {
         let start = Instant::now();
         let mut queue = queue_with_markers(start, [(0, 0), (100, 100), (20, 20)]);
-        let mut waits = |at| queue.waits(reading(start, at, at)).map(|wait| wait.own(1).as_millis());
+        let mut waits =
+            |at| queue.measure_waits(reading_at(start, at, at)).map(|wait| wait.own_time(1).as_millis());
         assert_eq!(waits(102), [100, 82]);
         assert_eq!(waits(420), [100, 400]);
         assert_eq!(waits(422), [100, 402]);
@@ -161,33 +162,33 @@ mod tests {
     async fn a_marker_that_waited_for_other_processes_does_not_hide_the_next_one() {
         let start = Instant::now();
         let mut queue = queue_with_markers(start, [(0, 0), (1_000, 0), (1_000, 0)]);
-        let waits = queue.waits(reading(start, 1_500, 500));
-        assert_eq!(waits.map(|wait| wait.own(1).as_millis()), [0, 500]);
+        let waits = queue.measure_waits(reading_at(start, 1_500, 500));
+        assert_eq!(waits.map(|wait| wait.own_time(1).as_millis()), [0, 500]);
     }
 
     #[tokio::test]
     async fn an_empty_queue_is_no_wait() {
         let mut queue = GlobalQueue::new(Handle::current());
         let start = Instant::now();
-        queue.markers.push_back(marker(reading(start, 0, 0), Some(reading(start, 60, 60))));
-        assert_eq!(queue.waits(reading(start, 60, 60)), [ProcessTimes::default(); 2]);
+        queue.markers.push_back(marker(reading_at(start, 0, 0), Some(reading_at(start, 60, 60))));
+        assert_eq!(queue.measure_waits(reading_at(start, 60, 60)), [ProcessTimes::default(); 2]);
         assert!(queue.markers.is_empty(), "and needs no marker");
-        queue.markers.push_back(marker(reading(start, 60, 60), None));
-        let [_, wait] = queue.waits(reading(start, 90, 90));
+        queue.markers.push_back(marker(reading_at(start, 60, 60), None));
+        let [_, wait] = queue.measure_waits(reading_at(start, 90, 90));
         assert_eq!(wait.wall, Duration::from_millis(30), "a worker has taken the marker, but not run it");
     }
 
     #[tokio::test]
     async fn markers_pass_through_the_whole_queue() {
         let mut queue = GlobalQueue::new(Handle::current());
-        let ran = fill(100);
-        queue.waits(ClockReading::now());
+        let ran = fill_queue(100);
+        queue.measure_waits(ClockReading::now());
         let marker = Arc::clone(queue.markers.front().unwrap());
         // The runtime has only this thread, so nothing leaves the queue meanwhile.
         while queue.runtime.metrics().global_queue_depth() < 101 {
             thread::yield_now();
         }
-        while marker.wait().is_none() {
+        while marker.time_in_queue().is_none() {
             tokio::task::yield_now().await;
         }
         assert_eq!(ran.load(Relaxed), 100);
@@ -196,9 +197,9 @@ mod tests {
     #[tokio::test]
     async fn limits_the_markers_in_the_queue() {
         let mut queue = GlobalQueue::new(Handle::current());
-        fill(1);
+        fill_queue(1);
         for _ in 0..2 * MAX_MARKERS {
-            queue.waits(ClockReading::now());
+            queue.measure_waits(ClockReading::now());
         }
         assert_eq!(queue.markers.len(), MAX_MARKERS);
     }
@@ -208,12 +209,12 @@ mod tests {
     async fn tasks_without_requests_wait_no_longer_than_they_are_there() {
         let begun = Instant::now();
         let shed = LoadShedder::new(&ShedConfig::default(), None);
-        tokio::spawn(shed.watch());
-        while shed.load.waited.load(Relaxed) == u64::MAX {
-            fill(100);
+        tokio::spawn(shed.run_probe());
+        while shed.load.last_wait.load(Relaxed) == u64::MAX {
+            fill_queue(100);
             tokio::task::yield_now().await;
         }
-        let waited = Duration::from_nanos(shed.load.waited.load(Relaxed));
+        let waited = Duration::from_nanos(shed.load.last_wait.load(Relaxed));
         assert!(waited <= begun.elapsed(), "{waited:?}");
     }
 }

@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 
+use super::admission_controller::AdmissionController;
 use super::global_queue::GlobalQueue;
-use super::law::AdmissionController;
-use super::own::ClockReading;
+use super::process_times::ClockReading;
 use super::{MeasuredLoad, RequestCounts, nanos};
 
 /// The interval between two probes.
-const EVERY: Duration = Duration::from_millis(2);
+const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 /// The number of probes without any request after which the probe sleeps.
-const IDLE: u32 = 50;
+const IDLE_PROBES: u32 = 50;
 
 /// Probes until the load is dropped.
-pub(super) async fn watch(weak: Weak<MeasuredLoad>) {
+pub(super) async fn run_probe(weak: Weak<MeasuredLoad>) {
     let mut law = AdmissionController::default();
     if let Some(load) = weak.upgrade() {
         let threads = Handle::current().metrics().num_workers();
@@ -33,41 +33,41 @@ pub(super) async fn watch(weak: Weak<MeasuredLoad>) {
     let (mut last, mut idle) = (Instant::now(), 0);
     let mut counted = RequestCounts::default();
     loop {
-        tokio::time::sleep(EVERY).await;
+        tokio::time::sleep(PROBE_INTERVAL).await;
         let Some(load) = weak.upgrade() else { return };
         let begun = ClockReading::now();
         load.begin_wait(begun.wall, begun.cpu);
         tokio::task::yield_now().await;
         let now = ClockReading::now();
-        load.waits.store(0, Relaxed);
+        load.probe_wait_start.store(0, Relaxed);
         let count = load.counts();
         let new = count.since(counted);
         let threads = load.threads.load(Relaxed);
         let since = now.wall - last;
-        let [passed, waiting] = global_queue.waits(now);
+        let [passed, waiting] = global_queue.measure_waits(now);
         let waits = [now.since(begun), passed, waiting];
         let waited = waits.iter().map(|wait| wait.wall).max().unwrap_or_default();
-        let delay = waits.iter().map(|wait| wait.own(threads)).max().unwrap_or_default();
-        load.waited.store(nanos(waited), Relaxed);
-        load.own_wait.store(nanos(delay), Relaxed);
-        let was = load.every.load(Relaxed) > 0;
-        let rate = match load.target.load(Relaxed) {
+        let delay = waits.iter().map(|wait| wait.own_time(threads)).max().unwrap_or_default();
+        load.last_wait.store(nanos(waited), Relaxed);
+        load.last_own_wait.store(nanos(delay), Relaxed);
+        let was = load.admission_interval.load(Relaxed) > 0;
+        let rate = match load.target_delay.load(Relaxed) {
             0 => None,
-            target => law.learn(new.seen(delay, since), Duration::from_nanos(target)),
+            target => law.update(new.measurement(delay, since), Duration::from_nanos(target)),
         };
-        load.keep_to(rate);
+        load.set_rate(rate);
         if was != rate.is_some() {
             tracing::warn!(shedding = rate.is_some(), "the gateway's load has changed");
         }
         (last, counted) = (now.wall, count);
-        idle = if new.taken + new.refused == 0 || !load.is_watched() { idle + 1 } else { 0 };
-        if idle >= IDLE && rate.is_none() {
-            let wake = Arc::clone(&load.wake);
-            load.asleep.store(true, Relaxed);
+        idle = if new.admitted + new.refused == 0 || !load.is_enabled() { idle + 1 } else { 0 };
+        if idle >= IDLE_PROBES && rate.is_none() {
+            let wake = Arc::clone(&load.probe_wake);
+            load.is_probe_asleep.store(true, Relaxed);
             drop(load);
             wake.notified().await;
             let Some(load) = weak.upgrade() else { return };
-            load.asleep.store(false, Relaxed);
+            load.is_probe_asleep.store(false, Relaxed);
             (last, counted, idle) = (Instant::now(), load.counts(), 0);
         }
     }

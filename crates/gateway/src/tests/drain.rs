@@ -4,7 +4,7 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::rig::{GatewayFixture, closed, get};
+use super::fixture::{GatewayFixture, get, wait_until_closed};
 use crate::{LifecycleState, ShutdownMode};
 
 fn config(drain: &str) -> String {
@@ -26,29 +26,29 @@ async fn answers_requests_during_the_drain_delay() {
     let mut kept = rig.connect().await;
     let before = exchange(&mut kept, "/echo/a").await;
     assert!(!before.contains("connection: close"), "{before}");
-    rig.leave(ShutdownMode::Gracefully).await;
+    rig.stop_and_wait(ShutdownMode::Gracefully).await;
     assert_eq!(rig.gateway.readiness().state(), LifecycleState::Draining);
     let after = exchange(&mut kept, "/echo/b").await;
     assert!(after.starts_with("HTTP/1.1 200") && after.contains("connection: close"), "{after}");
-    closed(kept).await;
-    assert_eq!(rig.ask(get("/echo/c")).await.status(), StatusCode::OK);
-    assert_eq!(rig.ask_h2(get("/echo/d")).await.status(), StatusCode::OK);
+    wait_until_closed(kept).await;
+    assert_eq!(rig.send_request(get("/echo/c")).await.status(), StatusCode::OK);
+    assert_eq!(rig.send_http2(get("/echo/d")).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
 async fn stops_listening_after_the_delay_and_exits() {
     let rig = GatewayFixture::new(&config("{ delay: 1ms }")).await;
     let address = rig.address;
-    rig.leave(ShutdownMode::Gracefully).await;
-    assert_eq!(rig.end().await.drained.cut_off, 0);
+    rig.stop_and_wait(ShutdownMode::Gracefully).await;
+    assert_eq!(rig.end().await.drained.cut_off_connections, 0);
     assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]
 async fn skips_the_delay_on_ctrl_c() {
     let rig = GatewayFixture::new(&config("{ delay: 1h }")).await;
-    rig.leave(ShutdownMode::Promptly).await;
-    assert_eq!(rig.end().await.drained.cut_off, 0);
+    rig.stop_and_wait(ShutdownMode::Promptly).await;
+    assert_eq!(rig.end().await.drained.cut_off_connections, 0);
 }
 
 #[tokio::test]
@@ -56,21 +56,21 @@ async fn after_a_handover_accepts_nothing_and_lets_connections_end() {
     let rig = GatewayFixture::new(&config("{ delay: 1h }")).await;
     let mut kept = rig.connect().await;
     exchange(&mut kept, "/echo/a").await;
-    rig.leave(ShutdownMode::HandedOver).await;
+    rig.stop_and_wait(ShutdownMode::HandedOver).await;
     while is_listening(&rig).await {
         tokio::task::yield_now().await;
     }
     let answer = exchange(&mut kept, "/echo/b").await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
     drop(kept);
-    assert_eq!(rig.end().await.drained.cut_off, 0);
+    assert_eq!(rig.end().await.drained.cut_off_connections, 0);
 }
 
 #[tokio::test]
 async fn answers_connections_that_were_just_opened() {
     let rig = GatewayFixture::new(&config("{ delay: 0s }")).await;
     let mut newcomer = rig.connect().await;
-    rig.leave(ShutdownMode::Promptly).await;
+    rig.stop_and_wait(ShutdownMode::Promptly).await;
     let answer = exchange(&mut newcomer, "/echo/a").await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("connection: close"), "{answer}");
 }
@@ -78,12 +78,12 @@ async fn answers_connections_that_were_just_opened() {
 #[tokio::test]
 async fn a_second_signal_cuts_off_requests() {
     let rig = GatewayFixture::new(&config("{ delay: 1h }")).await;
-    let slow = tokio::spawn(rig.asking_loosely(get("/echo/wait")));
-    rig.upstream.arrived().await;
-    rig.leave(ShutdownMode::Gracefully).await;
-    rig.gateway.cut_off();
+    let slow = tokio::spawn(rig.try_send_detached(get("/echo/wait")));
+    rig.upstream.wait_until_arrived().await;
+    rig.stop_and_wait(ShutdownMode::Gracefully).await;
+    rig.gateway.abort_requests();
     let end = rig.end().await;
-    assert_eq!(end.drained.cut_off, 1);
+    assert_eq!(end.drained.cut_off_connections, 1);
     assert!(slow.await.unwrap().is_none());
     assert!(end.log.contains("\"status\":499"), "{}", end.log);
 }

@@ -1,10 +1,10 @@
 //! Tests of filters on routes: the messages that pass through them, configurations that are refused, and
 //! reloads.
 
-mod bad;
 mod bodies;
 mod calls;
 mod heads;
+mod misbehaving;
 mod reload;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use http::StatusCode;
 use tempfile::TempDir;
 
-use super::rig::{self, GatewayFixture, get, post};
+use super::fixture::{self, GatewayFixture, get, post};
 use crate::{BuildError, Gateway, GatewayConfig, config};
 
 /// The common part of all modules here. `add` adds a header to a map (2 is that of the response), `respond`
@@ -59,23 +59,23 @@ const COMMON: &str = r#"
 "#;
 
 /// Adds `x-filter: one` to each response.
-const ONE: &str = r#"(func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+const ADDS_ONE: &str = r#"(func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
     (call $say (i32.const 32)) (i32.const 0))"#;
 /// Adds `x-filter: two` to each response.
-const TWO: &str = r#"(func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
+const ADDS_TWO: &str = r#"(func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
     (call $say (i32.const 48)) (i32.const 0))"#;
 /// Answers every request with 418.
-const TEAPOT: &str = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+const RESPONDS_TEAPOT: &str = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
     (drop (call $respond (i32.const 418) (i32.const 0) (i32.const 0) (i32.const 32) (i32.const 3)
         (i32.const 0) (i32.const 0) (i32.const -1)))
     (i32.const 1))"#;
-const TRAP: &str =
+const TRAPS: &str =
     r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32) (unreachable))"#;
 /// Accepts a configuration of at least four bytes.
-const CHOOSY: &str = r#"(func (export "proxy_on_configure") (param i32 i32) (result i32)
+const CHECKS_CONFIGURATION: &str = r#"(func (export "proxy_on_configure") (param i32 i32) (result i32)
     (i32.ge_u (local.get 1) (i32.const 4)))"#;
 /// Counts its requests.
-const COUNTS: &str = r#"
+const COUNTS_REQUESTS: &str = r#"
     (global $metric (mut i32) (i32.const 0))
     (func (export "proxy_on_configure") (param i32 i32) (result i32)
         (drop (call $define (i32.const 0) (i32.const 64) (i32.const 13) (i32.const 128)))
@@ -86,19 +86,19 @@ const COUNTS: &str = r#"
         (i32.const 0))"#;
 
 /// The name of the metric that modules count, and its ID from the host at 128.
-const METRIC: &str = r#"
+const DEFINES_METRIC: &str = r#"
     (func (export "proxy_on_configure") (param i32 i32) (result i32)
         (call $want (i32.const 0) (call $define (i32.const TYPE) (i32.const 64) (i32.const 13) (i32.const 128)))
         (i32.const 1))
     (func $count (call $want (i32.const 0) (call $increment (i32.load (i32.const 128)) (i64.const 1))))"#;
 
 /// Defines a counter in the module, which `$count` increments.
-fn counter() -> String {
-    METRIC.replace("TYPE", "0")
+fn counter_module() -> String {
+    DEFINES_METRIC.replace("TYPE", "0")
 }
 
 /// The headers of a call to `GET /path`, at 1024; `$ask` sends it to the service `echo`.
-fn asks(path: &str) -> String {
+fn call_module(path: &str) -> String {
     let pairs = [(":method", "GET"), (":path", path), (":authority", "a")];
     let mut bytes = 3_u32.to_le_bytes().to_vec();
     for (name, value) in pairs {
@@ -117,7 +117,7 @@ fn asks(path: &str) -> String {
 }
 
 /// Waits until a condition holds, at most as long as a test run may take.
-async fn until(mut is_so: impl FnMut() -> bool) {
+async fn wait_until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         tokio::task::yield_now().await;
     }
@@ -125,8 +125,8 @@ async fn until(mut is_so: impl FnMut() -> bool) {
 
 impl GatewayFixture {
     /// The value of the modules' counter `seen.in.tests`, or 0 if it does not exist yet.
-    fn counted(&self) -> u64 {
-        let metrics = self.gateway.current.life().filters.as_ref().map(|filters| filters.metrics());
+    fn module_counter(&self) -> u64 {
+        let metrics = self.gateway.active_config.pipeline().filters.as_ref().map(|filters| filters.metrics());
         let found = metrics.into_iter().flatten().find(|metric| metric.name == "seen.in.tests");
         found.map_or(0, |metric| match metric.value {
             filter::MetricValue::Counter(count) => count,
@@ -137,13 +137,13 @@ impl GatewayFixture {
 
     /// The host's counts for the filter with this name.
     fn stats(&self, name: &str) -> filter::FilterStats {
-        let stats = self.gateway.current.life().filters.as_ref().map(|filters| filters.stats());
+        let stats = self.gateway.active_config.pipeline().filters.as_ref().map(|filters| filters.stats());
         stats.into_iter().flatten().find(|stats| stats.filter == name).unwrap_or_default()
     }
 
     /// Reloads with other filters.
-    fn put(&self, modules: &ModuleFolder, filters: &[(&str, &str)]) {
-        let config = read(&modules.proxied(filters), &self.upstream_address.to_string());
+    fn reload_filters(&self, modules: &ModuleFolder, filters: &[(&str, &str)]) {
+        let config = parse_config(&modules.proxy_config(filters), &self.upstream_address.to_string());
         self.gateway.reload(&config).unwrap();
     }
 }
@@ -182,16 +182,16 @@ pub(super) struct ModuleFolder(TempDir);
 impl ModuleFolder {
     pub(super) fn new(modules: &[(&str, &str)]) -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
-        modules.iter().for_each(|(name, code)| folder.put(name, code));
+        modules.iter().for_each(|(name, code)| folder.write_module(name, code));
         folder
     }
 
-    fn put(&self, name: &str, code: &str) {
-        std::fs::write(self.path(name), wat::parse_str(format!("(module {COMMON} {code})")).unwrap())
+    fn write_module(&self, name: &str, code: &str) {
+        std::fs::write(self.module_path(name), wat::parse_str(format!("(module {COMMON} {code})")).unwrap())
             .unwrap();
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    fn module_path(&self, name: &str) -> PathBuf {
         self.0.path().join(format!("{name}.wasm"))
     }
 
@@ -199,38 +199,38 @@ impl ModuleFolder {
     fn config(&self, filters: &[(&str, &str)]) -> String {
         let route = format!(
             "  - {{ path: /query, query: {{ services: [echo] }}, filters: [{}] }}\n",
-            self.filters(filters)
+            self.filters_yaml(filters)
         );
-        format!("runtime: {{ instances: 2 }}\n{}{route}", self.proxied(filters))
+        format!("runtime: {{ instances: 2 }}\n{}{route}", self.proxy_config(filters))
     }
 
     /// Like [`Self::config`] without a query route, which is faster to build. Shedding is off, because
     /// machines that run tests are busy with other processes.
-    pub(super) fn proxied(&self, filters: &[(&str, &str)]) -> String {
+    pub(super) fn proxy_config(&self, filters: &[(&str, &str)]) -> String {
         format!(
             "shed: {{ automatic: false }}\nservices: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
              - {{ path: '/echo/*', proxy: echo, filters: [{}] }}\n",
-            self.filters(filters)
+            self.filters_yaml(filters)
         )
     }
 
-    fn filters(&self, filters: &[(&str, &str)]) -> String {
+    fn filters_yaml(&self, filters: &[(&str, &str)]) -> String {
         let entry =
-            |(name, more): &(&str, &str)| format!("{{ wasm: '{}'{more} }}", self.path(name).display());
+            |(name, more): &(&str, &str)| format!("{{ wasm: '{}'{more} }}", self.module_path(name).display());
         filters.iter().map(entry).collect::<Vec<_>>().join(", ")
     }
 }
 
-fn read(text: &str, upstream: &str) -> GatewayConfig {
+fn parse_config(text: &str, upstream: &str) -> GatewayConfig {
     let text = format!("listen: 127.0.0.1:0\n{}", text.replace("UPSTREAM", upstream));
     config::read_text(&text, Path::new("orfa.yaml")).unwrap()
 }
 
 #[tokio::test]
 async fn filters_see_every_response_of_a_route() {
-    let modules = ModuleFolder::new(&[("one", ONE), ("two", TWO)]);
+    let modules = ModuleFolder::new(&[("one", ADDS_ONE), ("two", ADDS_TWO)]);
     let rig = GatewayFixture::new(&modules.config(&[("one", ""), ("two", "")])).await;
-    let proxied = rig.ask(get("/echo/a")).await;
+    let proxied = rig.send_request(get("/echo/a")).await;
     assert_eq!(
         (proxied.status(), proxied.header("x-filter")),
         (StatusCode::OK, "two"),
@@ -238,28 +238,28 @@ async fn filters_see_every_response_of_a_route() {
     );
     let mut query = post("/query", "export default () => 1");
     query.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
-    let queried = rig.ask(query).await;
+    let queried = rig.send_request(query).await;
     assert_eq!((queried.status(), queried.header("x-filter")), (StatusCode::OK, "two"));
-    let problem = rig.ask(post("/query", "")).await;
+    let problem = rig.send_request(post("/query", "")).await;
     assert_eq!((problem.status(), problem.header("x-filter")), (StatusCode::BAD_REQUEST, "two"));
     assert_eq!(problem.json()["code"], "content-type-missing");
-    assert_eq!(rig.ask(get("/elsewhere")).await.header("x-filter"), "");
+    assert_eq!(rig.send_request(get("/elsewhere")).await.header("x-filter"), "");
 }
 
 #[tokio::test]
 async fn runs_filters_with_a_higher_priority_first() {
-    let modules = ModuleFolder::new(&[("one", ONE), ("teapot", TEAPOT)]);
+    let modules = ModuleFolder::new(&[("one", ADDS_ONE), ("teapot", RESPONDS_TEAPOT)]);
     let rig = GatewayFixture::new(&modules.config(&[("one", ""), ("teapot", ", priority: 1")])).await;
-    let answer = rig.ask(get("/echo/a")).await;
+    let answer = rig.send_request(get("/echo/a")).await;
     assert_eq!((answer.status().as_u16(), answer.text(), answer.header("x-filter")), (418, "one", ""));
 }
 
 #[tokio::test]
 async fn a_trapping_filter_fails_closed_or_open_and_is_reported() {
-    let modules = ModuleFolder::new(&[("trap", TRAP)]);
+    let modules = ModuleFolder::new(&[("trap", TRAPS)]);
     let config = modules.config(&[("trap", ", name: fragile")]);
     let rig = GatewayFixture::new(&format!("admin: 127.0.0.1:0\n{config}")).await;
-    let closed = rig.ask(get("/echo/a")).await;
+    let closed = rig.send_request(get("/echo/a")).await;
     assert_eq!(
         (closed.status(), &closed.json()["code"]),
         (StatusCode::SERVICE_UNAVAILABLE, &"filter-failed".into())
@@ -268,36 +268,39 @@ async fn a_trapping_filter_fails_closed_or_open_and_is_reported() {
     let admin = rig.gateway.admin(listener).unwrap();
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve());
-    let page = super::rig::ask_at(address, get("/metrics")).await.unwrap();
+    let page = super::fixture::send_to(address, get("/metrics")).await.unwrap();
     assert!(page.text().contains("orfa_filter_traps_total{filter=\"fragile\"} 1\n"), "{}", page.text());
-    let open = read(&modules.config(&[("trap", ", on_trap: open")]), &rig.upstream_address.to_string());
+    let open =
+        parse_config(&modules.config(&[("trap", ", on_trap: open")]), &rig.upstream_address.to_string());
     rig.gateway.reload(&open).unwrap();
-    assert_eq!(rig.ask(get("/echo/a")).await.status(), StatusCode::OK);
+    assert_eq!(rig.send_request(get("/echo/a")).await.status(), StatusCode::OK);
     let log = rig.end().await.log;
     assert!(log.contains(r#""status":503,"code":"filter-failed""#), "{log}");
 }
 
 #[tokio::test]
 async fn exports_the_metrics_of_modules() {
-    let modules = ModuleFolder::new(&[("counts", COUNTS)]);
+    let modules = ModuleFolder::new(&[("counts", COUNTS_REQUESTS)]);
     let rig =
         GatewayFixture::new(&format!("admin: 127.0.0.1:0\n{}", modules.config(&[("counts", "")]))).await;
     for _ in 0..3 {
-        rig.ask(get("/echo/a")).await;
+        rig.send_request(get("/echo/a")).await;
     }
     let listener = rig.gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap();
     let admin = rig.gateway.admin(listener).unwrap();
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve());
-    let page = super::rig::ask_at(address, get("/metrics")).await.unwrap();
+    let page = super::fixture::send_to(address, get("/metrics")).await.unwrap();
     assert!(page.text().contains("orfa_wasm_total{name=\"seen.in.tests\"} 3\n"), "{}", page.text());
 }
 
 #[test]
 fn reports_a_module_that_refuses_its_configuration() {
-    let modules = ModuleFolder::new(&[("choosy", CHOOSY), ("one", ONE)]);
+    let modules = ModuleFolder::new(&[("choosy", CHECKS_CONFIGURATION), ("one", ADDS_ONE)]);
     let text = modules.config(&[("one", ""), ("choosy", ", config: abc"), ("none", "")]);
-    let Err(BuildError::Config(mistakes)) = Gateway::build(read(&text, "127.0.0.1:1")) else { panic!() };
+    let Err(BuildError::Config(mistakes)) = Gateway::build(parse_config(&text, "127.0.0.1:1")) else {
+        panic!()
+    };
     let said: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
     assert_eq!(said.len(), 4, "two of each of the two routes: {said:#?}");
     assert!(
@@ -308,25 +311,31 @@ fn reports_a_module_that_refuses_its_configuration() {
         said[1].contains("routes[0].filters[2].wasm") && said[1].contains("filter-module-unreadable"),
         "{said:#?}"
     );
-    Gateway::build(read(&modules.config(&[("choosy", ", config: abcd")]), "127.0.0.1:1")).unwrap();
+    Gateway::build(parse_config(&modules.config(&[("choosy", ", config: abcd")]), "127.0.0.1:1")).unwrap();
 }
 
 #[tokio::test]
 async fn a_reload_changes_filters_for_new_requests_only() {
-    let modules = ModuleFolder::new(&[("one", ONE), ("two", TWO), ("choosy", CHOOSY)]);
+    let modules =
+        ModuleFolder::new(&[("one", ADDS_ONE), ("two", ADDS_TWO), ("choosy", CHECKS_CONFIGURATION)]);
     let rig = GatewayFixture::new(&modules.config(&[("one", "")])).await;
-    let waiting = tokio::spawn(rig.asking(get("/echo/wait")));
-    rig.upstream.arrived().await;
+    let waiting = tokio::spawn(rig.send_detached(get("/echo/wait")));
+    rig.upstream.wait_until_arrived().await;
     let upstream = rig.upstream_address.to_string();
-    rig.gateway.reload(&read(&modules.config(&[("two", "")]), &upstream)).unwrap();
-    assert_eq!(rig.ask(get("/echo/a")).await.header("x-filter"), "two");
-    rig.gateway.reload(&read(&modules.config(&[("choosy", "")]), &upstream)).unwrap_err();
-    assert_eq!(rig.ask(get("/echo/a")).await.header("x-filter"), "two", "the old one stays");
+    rig.gateway.reload(&parse_config(&modules.config(&[("two", "")]), &upstream)).unwrap();
+    assert_eq!(rig.send_request(get("/echo/a")).await.header("x-filter"), "two");
+    rig.gateway.reload(&parse_config(&modules.config(&[("choosy", "")]), &upstream)).unwrap_err();
+    assert_eq!(rig.send_request(get("/echo/a")).await.header("x-filter"), "two", "the old one stays");
     rig.upstream.release();
     assert_eq!(waiting.await.unwrap().header("x-filter"), "one");
     // The same name with other content: the config's files are watched, and read again.
-    modules.put("two", ONE);
-    rig.gateway.reload(&read(&modules.config(&[("two", "")]), &upstream)).unwrap();
-    assert_eq!(rig.ask(get("/echo/a")).await.header("x-filter"), "one");
-    assert!(read(&modules.config(&[("two", "")]), &upstream).source.files().contains(&modules.path("two")));
+    modules.write_module("two", ADDS_ONE);
+    rig.gateway.reload(&parse_config(&modules.config(&[("two", "")]), &upstream)).unwrap();
+    assert_eq!(rig.send_request(get("/echo/a")).await.header("x-filter"), "one");
+    assert!(
+        parse_config(&modules.config(&[("two", "")]), &upstream)
+            .source
+            .files()
+            .contains(&modules.module_path("two"))
+    );
 }

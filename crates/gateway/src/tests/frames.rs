@@ -5,7 +5,7 @@ use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::rig::{GatewayFixture, get};
+use super::fixture::{GatewayFixture, get};
 use super::wire::CONFIG;
 
 pub(crate) const DATA: u8 = 0;
@@ -25,7 +25,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 }
 
 /// Encodes a literal field that is in no table (RFC 7541, 6.2.2).
-fn field(name: &str, value: &str) -> Vec<u8> {
+fn encode_field(name: &str, value: &str) -> Vec<u8> {
     // The number of bytes, as an integer with a prefix of seven bits (RFC 7541, 5.1).
     let length = |text: &str| match text.len() {
         short @ ..127 => vec![short as u8],
@@ -38,18 +38,18 @@ fn field(name: &str, value: &str) -> Vec<u8> {
 }
 
 /// The head of `GET http://a/echo/x`, with additional fields.
-fn head(more: &[(&str, &str)]) -> Vec<u8> {
-    head_of("GET", "/echo/x", more)
+fn get_head(more: &[(&str, &str)]) -> Vec<u8> {
+    request_head("GET", "/echo/x", more)
 }
 
 /// The head of a request to `http://a`.
-pub(crate) fn head_of(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn request_head(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let fields = [(":method", method), (":scheme", "http"), (":authority", "a"), (":path", path)];
-    fields.iter().chain(more).flat_map(|(name, value)| field(name, value)).collect()
+    fields.iter().chain(more).flat_map(|(name, value)| encode_field(name, value)).collect()
 }
 
-fn request(stream: u32) -> Vec<u8> {
-    frame(HEADERS, END_STREAM | END_HEADERS, stream, &head(&[]))
+fn get_request(stream: u32) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &get_head(&[]))
 }
 
 pub(crate) struct RawFrameConnection<S = TcpStream>(pub(super) S);
@@ -71,12 +71,12 @@ impl RawFrameConnection {
 
 impl<S: AsyncRead + Unpin> RawFrameConnection<S> {
     /// Reads frames from a stream.
-    pub(crate) fn of(stream: S) -> Self {
+    pub(crate) fn from_stream(stream: S) -> Self {
         Self(stream)
     }
 
     /// Returns type, stream and payload of the next frame, or `None` once the connection has ended.
-    pub(crate) async fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
+    pub(crate) async fn next_frame(&mut self) -> Option<(u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).await.ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
@@ -87,9 +87,9 @@ impl<S: AsyncRead + Unpin> RawFrameConnection<S> {
 
     /// Returns the outcome of a stream: the type of the first frame on it that decides it. `GOAWAY` also if
     /// the connection just ends.
-    pub(super) async fn fate(&mut self, stream: u32) -> u8 {
+    pub(super) async fn stream_outcome(&mut self, stream: u32) -> u8 {
         loop {
-            match self.next().await {
+            match self.next_frame().await {
                 None => return GOAWAY,
                 Some((GOAWAY, ..)) => return GOAWAY,
                 Some((kind @ (HEADERS | RESET), of, _)) if of == stream => return kind,
@@ -100,16 +100,16 @@ impl<S: AsyncRead + Unpin> RawFrameConnection<S> {
 }
 
 /// Asserts that other clients are served, on a connection of their own.
-async fn others_are_served(rig: &GatewayFixture, after: &str) {
-    assert_eq!(rig.ask_h2(get("/echo/x")).await.status(), StatusCode::OK, "after {after}");
+async fn assert_others_are_served(rig: &GatewayFixture, after: &str) {
+    assert_eq!(rig.send_http2(get("/echo/x")).await.status(), StatusCode::OK, "after {after}");
 }
 
 #[tokio::test]
 async fn answers_a_request_made_of_frames() {
     let rig = GatewayFixture::new(CONFIG).await;
     let mut connection = RawFrameConnection::open(&rig, &[]).await;
-    connection.send(&request(1)).await;
-    assert_eq!(connection.fate(1).await, HEADERS);
+    connection.send(&get_request(1)).await;
+    assert_eq!(connection.stream_outcome(1).await, HEADERS);
 }
 
 #[tokio::test]
@@ -124,10 +124,10 @@ async fn refuses_connect_on_streams() {
         (":authority", "a"),
         (":path", "/echo/x"),
     ];
-    let head: Vec<u8> = fields.iter().flat_map(|(name, value)| field(name, value)).collect();
+    let head: Vec<u8> = fields.iter().flat_map(|(name, value)| encode_field(name, value)).collect();
     connection.send(&frame(HEADERS, END_HEADERS, 1, &head)).await;
-    assert_ne!(connection.fate(1).await, HEADERS);
-    others_are_served(&rig, "a CONNECT").await;
+    assert_ne!(connection.stream_outcome(1).await, HEADERS);
+    assert_others_are_served(&rig, "a CONNECT").await;
 }
 
 #[tokio::test]
@@ -152,8 +152,8 @@ async fn resets_or_refuses_malformed_requests() {
         [("x-role", " ")],
     ] {
         let mut connection = RawFrameConnection::open(&rig, &[]).await;
-        connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&fields))).await;
-        assert_ne!(connection.fate(1).await, HEADERS, "{fields:?}");
+        connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &get_head(&fields))).await;
+        assert_ne!(connection.stream_outcome(1).await, HEADERS, "{fields:?}");
     }
     for (fields, what) in [
         (vec![(":method", "GET"), (":scheme", "http"), (":authority", "a")], "no path"),
@@ -166,16 +166,16 @@ async fn resets_or_refuses_malformed_requests() {
         ),
     ] {
         let mut connection = RawFrameConnection::open(&rig, &[]).await;
-        let head: Vec<u8> = fields.iter().flat_map(|(name, value)| field(name, value)).collect();
+        let head: Vec<u8> = fields.iter().flat_map(|(name, value)| encode_field(name, value)).collect();
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head)).await;
-        assert_ne!(connection.fate(1).await, HEADERS, "{what}");
+        assert_ne!(connection.stream_outcome(1).await, HEADERS, "{what}");
     }
     // These two are well-formed HTTP/2 but refused as requests.
     for (fields, code) in [([("host", "b")], "host-invalid"), ([("expect", "tea")], "expectation-failed")] {
         let mut connection = RawFrameConnection::open(&rig, &[]).await;
-        connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&fields))).await;
+        connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &get_head(&fields))).await;
         let body = loop {
-            match connection.next().await {
+            match connection.next_frame().await {
                 Some((DATA, 1, payload)) => break String::from_utf8(payload).unwrap(),
                 Some(_) => {}
                 None => panic!("{fields:?}: no answer"),
@@ -183,20 +183,20 @@ async fn resets_or_refuses_malformed_requests() {
         };
         assert!(body.contains(code), "{fields:?}: {body}");
     }
-    others_are_served(&rig, "malformed requests").await;
+    assert_others_are_served(&rig, "malformed requests").await;
 }
 
 #[tokio::test]
 async fn refuses_too_many_trailers_and_those_with_blanks_at_their_ends() {
     let rig = GatewayFixture::new(CONFIG).await;
-    let many: Vec<u8> = (0..65).flat_map(|number| field(&format!("x-{number}"), "7")).collect();
-    for trailers in [field("x-sum", " 7"), field("x-sum", "7\t"), many] {
+    let many: Vec<u8> = (0..65).flat_map(|number| encode_field(&format!("x-{number}"), "7")).collect();
+    for trailers in [encode_field("x-sum", " 7"), encode_field("x-sum", "7\t"), many] {
         let mut connection = RawFrameConnection::open(&rig, &[]).await;
-        connection.send(&frame(HEADERS, END_HEADERS, 1, &head_of("POST", "/echo/x", &[]))).await;
+        connection.send(&frame(HEADERS, END_HEADERS, 1, &request_head("POST", "/echo/x", &[]))).await;
         connection.send(&frame(DATA, 0, 1, b"hello")).await;
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &trailers)).await;
         let body = loop {
-            match connection.next().await {
+            match connection.next_frame().await {
                 Some((DATA, 1, payload)) => break String::from_utf8(payload).unwrap(),
                 Some(_) => {}
                 None => panic!("{trailers:?}: no answer"),
@@ -204,7 +204,7 @@ async fn refuses_too_many_trailers_and_those_with_blanks_at_their_ends() {
         };
         assert!(body.contains("body-malformed"), "{trailers:?}: {body}");
     }
-    others_are_served(&rig, "malformed trailers").await;
+    assert_others_are_served(&rig, "malformed trailers").await;
 }
 
 #[tokio::test]
@@ -212,15 +212,15 @@ async fn ends_connections_that_reset_requests_at_once() {
     let rig = GatewayFixture::new(CONFIG).await;
     let mut connection = RawFrameConnection::open(&rig, &[]).await;
     for stream in (1..4_000).step_by(2) {
-        connection.send(&[request(stream), frame(RESET, 0, stream, &8_u32.to_be_bytes())].concat()).await;
+        connection.send(&[get_request(stream), frame(RESET, 0, stream, &8_u32.to_be_bytes())].concat()).await;
     }
-    while let Some((kind, _, payload)) = connection.next().await {
+    while let Some((kind, _, payload)) = connection.next_frame().await {
         if kind == GOAWAY {
             // ENHANCE_YOUR_CALM (RFC 9113, section 7).
             assert_eq!(payload[4..8], 11_u32.to_be_bytes());
         }
     }
-    others_are_served(&rig, "a rapid reset (CVE-2023-44487)").await;
+    assert_others_are_served(&rig, "a rapid reset (CVE-2023-44487)").await;
 }
 
 #[tokio::test]
@@ -228,12 +228,13 @@ async fn ends_connections_with_an_endless_head() {
     let rig = GatewayFixture::new(CONFIG).await;
     for size in [0, 100, 16_000] {
         let mut connection = RawFrameConnection::open(&rig, &[]).await;
-        connection.send(&frame(HEADERS, END_STREAM, 1, &head(&[]))).await;
-        let more: Vec<u8> = field("a", &"b".repeat(100)).into_iter().cycle().take(size / 104 * 104).collect();
+        connection.send(&frame(HEADERS, END_STREAM, 1, &get_head(&[]))).await;
+        let more: Vec<u8> =
+            encode_field("a", &"b".repeat(100)).into_iter().cycle().take(size / 104 * 104).collect();
         let more = frame(CONTINUATION, 0, 1, &more);
         // A gateway that reads indefinitely would never end this.
         while connection.0.write_all(&more).await.is_ok() {}
-        others_are_served(&rig, "a flood of CONTINUATION").await;
+        assert_others_are_served(&rig, "a flood of CONTINUATION").await;
     }
 }
 
@@ -241,16 +242,16 @@ async fn ends_connections_with_an_endless_head() {
 async fn refuses_heads_that_are_too_large() {
     let rig = GatewayFixture::new(CONFIG).await;
     let mut connection = RawFrameConnection::open(&rig, &[]).await;
-    let large: Vec<u8> = (0..700).flat_map(|_| field("a", &"b".repeat(100))).collect();
+    let large: Vec<u8> = (0..700).flat_map(|_| encode_field("a", &"b".repeat(100))).collect();
     let mut pieces = large.chunks(16_000);
-    connection.send(&frame(HEADERS, END_STREAM, 1, &head(&[]))).await;
+    connection.send(&frame(HEADERS, END_STREAM, 1, &get_head(&[]))).await;
     let last = pieces.next_back().unwrap();
     for piece in pieces {
         connection.send(&frame(CONTINUATION, 0, 1, piece)).await;
     }
     connection.send(&frame(CONTINUATION, END_HEADERS, 1, last)).await;
     let fate = loop {
-        match connection.next().await {
+        match connection.next_frame().await {
             // The status 431 is a field that is in no table.
             Some((HEADERS, 1, payload)) => {
                 break payload.windows(3).any(|part| part == b"431") || payload.len() < 40;
@@ -260,7 +261,7 @@ async fn refuses_heads_that_are_too_large() {
         }
     };
     assert!(fate);
-    others_are_served(&rig, "a head that is too large").await;
+    assert_others_are_served(&rig, "a head that is too large").await;
 }
 
 #[tokio::test]
@@ -274,15 +275,15 @@ async fn floods_that_require_responses_do_not_affect_others() {
     ] {
         let mut connection = RawFrameConnection::open(&rig, &[]).await;
         if what == "empty DATA" {
-            connection.send(&frame(HEADERS, END_HEADERS, 1, &head(&[]))).await;
+            connection.send(&frame(HEADERS, END_HEADERS, 1, &get_head(&[]))).await;
         }
         let many: Vec<u8> = flood.iter().copied().cycle().take(flood.len() * 20_000).collect();
         // The gateway may stop reading, since its responses are not read; others must not notice.
         tokio::select! {
             () = connection.send(&many) => {}
-            () = others_are_served(&rig, what) => {}
+            () = assert_others_are_served(&rig, what) => {}
         }
-        others_are_served(&rig, what).await;
+        assert_others_are_served(&rig, what).await;
     }
 }
 
@@ -292,10 +293,10 @@ async fn a_window_of_zero_does_not_affect_others() {
     // SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2).
     let mut connection = RawFrameConnection::open(&rig, &[0, 4, 0, 0, 0, 0]).await;
     for stream in (1..200).step_by(2) {
-        connection.send(&request(stream)).await;
+        connection.send(&get_request(stream)).await;
     }
-    assert_eq!(connection.fate(1).await, HEADERS, "the head needs no window");
-    others_are_served(&rig, "a window of nothing").await;
+    assert_eq!(connection.stream_outcome(1).await, HEADERS, "the head needs no window");
+    assert_others_are_served(&rig, "a window of nothing").await;
 }
 
 #[tokio::test]
@@ -303,22 +304,22 @@ async fn refuses_streams_above_the_limit() {
     let rig = GatewayFixture::new(CONFIG).await;
     let mut connection = RawFrameConnection::open(&rig, &[]).await;
     for stream in (1..400).step_by(2) {
-        connection.send(&frame(HEADERS, END_HEADERS, stream, &head(&[]))).await;
+        connection.send(&frame(HEADERS, END_HEADERS, stream, &get_head(&[]))).await;
     }
     loop {
-        match connection.next().await {
+        match connection.next_frame().await {
             // REFUSED_STREAM, after which a retry is safe.
             Some((RESET, _, payload)) if payload == 7_u32.to_be_bytes() => break,
             Some((GOAWAY, ..)) | None => break,
             Some(_) => {}
         }
     }
-    others_are_served(&rig, "too many requests at once").await;
+    assert_others_are_served(&rig, "too many requests at once").await;
 }
 
 /// Returns the error code of the `GOAWAY` that ends a connection, or `None` if there is none.
-async fn farewell(connection: &mut RawFrameConnection<impl AsyncRead + Unpin>) -> Option<u32> {
-    while let Some((kind, _, payload)) = connection.next().await {
+async fn goaway_code(connection: &mut RawFrameConnection<impl AsyncRead + Unpin>) -> Option<u32> {
+    while let Some((kind, _, payload)) = connection.next_frame().await {
         if kind == GOAWAY {
             return payload.get(4..8).map(|code| u32::from_be_bytes(code.try_into().unwrap()));
         }
@@ -345,7 +346,7 @@ async fn ends_connections_that_flood_useless_frames() {
     let rig = GatewayFixture::new(CONFIG).await;
     for (what, flood) in useless_frames() {
         let mut connection = RawFrameConnection::open(&rig, &[]).await;
-        connection.send(&frame(HEADERS, END_HEADERS, 1, &head_of("POST", "/echo/x", &[]))).await;
+        connection.send(&frame(HEADERS, END_HEADERS, 1, &request_head("POST", "/echo/x", &[]))).await;
         let many = flood.repeat((3 << 20) / flood.len());
         let (reading, mut writing) = connection.0.into_split();
         // The gateway's frames are read, so that only the flood can end the connection.
@@ -353,11 +354,11 @@ async fn ends_connections_that_flood_useless_frames() {
             let _ = writing.write_all(&many).await;
             writing
         });
-        let code = farewell(&mut RawFrameConnection::of(reading)).await;
+        let code = goaway_code(&mut RawFrameConnection::from_stream(reading)).await;
         // ENHANCE_YOUR_CALM (RFC 9113, section 7); a reset may overtake it.
         assert!(matches!(code, Some(11) | None), "{what}: {code:?}");
         drop(writing.await.unwrap());
-        others_are_served(&rig, what).await;
+        assert_others_are_served(&rig, what).await;
     }
 }
 
@@ -368,7 +369,7 @@ async fn ends_connections_that_change_their_settings_again_and_again() {
     let changes = [[0, 4, 0, 0, 0, 0], [0, 4, 0, 0, 0, 1]].map(|settings| frame(SETTINGS, 0, 0, &settings));
     connection.send(&[changes.concat().repeat(1_000), frame(PING, 0, 0, &[0; 8])].concat()).await;
     loop {
-        match connection.next().await {
+        match connection.next_frame().await {
             Some((GOAWAY, _, payload)) => {
                 assert_eq!(payload[4..8], 11_u32.to_be_bytes());
                 break;
@@ -379,7 +380,7 @@ async fn ends_connections_that_change_their_settings_again_and_again() {
             None => break,
         }
     }
-    others_are_served(&rig, "changes of settings").await;
+    assert_others_are_served(&rig, "changes of settings").await;
 }
 
 #[tokio::test]
@@ -387,14 +388,15 @@ async fn ends_connections_that_reset_started_requests() {
     let rig = GatewayFixture::new(CONFIG).await;
     let mut connection = RawFrameConnection::open(&rig, &[]).await;
     for stream in (1..600).step_by(2) {
-        let request = frame(HEADERS, END_STREAM | END_HEADERS, stream, &head_of("GET", "/echo/wait", &[]));
+        let request =
+            frame(HEADERS, END_STREAM | END_HEADERS, stream, &request_head("GET", "/echo/wait", &[]));
         connection.send(&request).await;
         tokio::select! {
-            () = rig.served_one() => {}
-            code = farewell(&mut connection) => {
+            () = rig.wait_for_upstream_request() => {}
+            code = goaway_code(&mut connection) => {
                 assert_eq!(code, Some(11));
                 assert!(stream > 400, "after {} requests", stream / 2);
-                return others_are_served(&rig, "a slow rapid reset").await;
+                return assert_others_are_served(&rig, "a slow rapid reset").await;
             }
         }
         connection.send(&frame(RESET, 0, stream, &8_u32.to_be_bytes())).await;
@@ -410,17 +412,17 @@ async fn ends_connections_whose_errors_reset_many_streams() {
         let mut connection = RawFrameConnection::open(&rig, &[]).await;
         for stream in (1..2_000).step_by(2) {
             let mistake = frame(WINDOW_UPDATE, 0, stream, &increment.to_be_bytes());
-            let request = frame(HEADERS, END_HEADERS, stream, &head_of("POST", "/echo/x", &[]));
+            let request = frame(HEADERS, END_HEADERS, stream, &request_head("POST", "/echo/x", &[]));
             connection.send(&[request, mistake].concat()).await;
         }
-        let code = farewell(&mut connection).await;
+        let code = goaway_code(&mut connection).await;
         assert!(matches!(code, Some(1 | 3 | 11) | None), "{increment}: {code:?}");
-        others_are_served(&rig, "streams that had to be reset").await;
+        assert_others_are_served(&rig, "streams that had to be reset").await;
     }
 }
 
 /// Heads that are small on the wire and large after decompression (RFC 7541).
-fn compressed_bombs() -> [(&'static str, Vec<u8>); 4] {
+fn compression_bombs() -> [(&'static str, Vec<u8>); 4] {
     // A literal with incremental indexing: the name `a`, and a value of 4,000 bytes, whose length takes
     // three.
     let entry = [&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e][..], &[b'x'; 4_000]].concat();
@@ -428,7 +430,7 @@ fn compressed_bombs() -> [(&'static str, Vec<u8>); 4] {
     [
         ("an entry of the table, again and again", [&entry[..], &[0xbe; 12_000]].concat()),
         ("a table that is emptied and filled", churn.repeat(3)),
-        ("thousands of small fields", field("a", "b").repeat(3_000)),
+        ("thousands of small fields", encode_field("a", "b").repeat(3_000)),
         ("an index of nothing", vec![0xff, 0xff, 0xff, 0xff, 0x07]),
     ]
 }
@@ -436,14 +438,14 @@ fn compressed_bombs() -> [(&'static str, Vec<u8>); 4] {
 #[tokio::test]
 async fn refuses_heads_that_are_too_large_after_decompression() {
     let rig = GatewayFixture::new(CONFIG).await;
-    for (what, bomb) in compressed_bombs() {
+    for (what, bomb) in compression_bombs() {
         let mut connection = RawFrameConnection::open(&rig, &[]).await;
         for stream in [1, 3] {
-            let head = [&head(&[])[..], &bomb].concat();
+            let head = [&get_head(&[])[..], &bomb].concat();
             connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)).await;
         }
         let fate = loop {
-            match connection.next().await {
+            match connection.next_frame().await {
                 Some((DATA, _, payload)) => break String::from_utf8(payload).unwrap(),
                 // The status 431, which h2 sends itself, without a body and without other fields.
                 Some((HEADERS, _, payload)) if payload.len() < 40 => break "head-too-large".into(),
@@ -453,7 +455,7 @@ async fn refuses_heads_that_are_too_large_after_decompression() {
             }
         };
         assert!(fate.contains("head-too-large"), "{what}: {fate}");
-        others_are_served(&rig, what).await;
+        assert_others_are_served(&rig, what).await;
     }
 }
 
@@ -462,9 +464,9 @@ async fn joins_split_cookie_fields() {
     let rig = GatewayFixture::new(CONFIG).await;
     let crumbs: Vec<_> = std::iter::repeat_n(("cookie", "a=b"), 150).collect();
     let mut connection = RawFrameConnection::open(&rig, &[]).await;
-    connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head(&crumbs))).await;
+    connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &get_head(&crumbs))).await;
     let body = loop {
-        match connection.next().await {
+        match connection.next_frame().await {
             Some((DATA, 1, payload)) => break String::from_utf8(payload).unwrap(),
             Some(_) => {}
             None => panic!("no answer"),
@@ -477,7 +479,7 @@ async fn joins_split_cookie_fields() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs h2spec, a program in Go"]
 async fn passes_h2spec() {
-    let (secure, _) = GatewayFixture::secure(CONFIG).await;
+    let (secure, _) = GatewayFixture::with_tls(CONFIG).await;
     let told = h2spec(&secure, &["-t", "-k"]).await;
     assert!(told.contains("145 tests, 145 passed"), "{told}");
     // In clear text the port also serves HTTP/1.1: an invalid preface is an invalid HTTP/1.1 request and is

@@ -5,19 +5,19 @@ use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, RESET, RawFrameConnection, frame, head_of};
-use super::rig::{GatewayFixture, get, post};
+use super::fixture::{GatewayFixture, get, post};
+use super::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, RESET, RawFrameConnection, frame, request_head};
 
 /// SETTINGS_INITIAL_WINDOW_SIZE with the value 0 (RFC 9113, section 6.5.2).
 const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
 /// ENHANCE_YOUR_CALM (RFC 9113, section 7).
-const CALM: [u8; 4] = 11_u32.to_be_bytes();
+const ENHANCE_YOUR_CALM: [u8; 4] = 11_u32.to_be_bytes();
 
-async fn rig(connections: &str) -> GatewayFixture {
-    GatewayFixture::new(&config(connections)).await
+async fn fixture_with(connections: &str) -> GatewayFixture {
+    GatewayFixture::new(&limits_config(connections)).await
 }
 
-fn config(connections: &str) -> String {
+fn limits_config(connections: &str) -> String {
     format!(
         "shed: {{ automatic: false, max_in_flight: 10 }}
 connections: {connections}
@@ -34,13 +34,13 @@ async fn is_refused(stream: &mut TcpStream) -> bool {
     !matches!(stream.read(&mut [0; 4096]).await, Ok(1..))
 }
 
-fn ask(stream: u32, path: &str) -> Vec<u8> {
-    frame(HEADERS, END_STREAM | END_HEADERS, stream, &head_of("GET", path, &[]))
+fn get_frame(stream: u32, path: &str) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &request_head("GET", path, &[]))
 }
 
 #[tokio::test]
 async fn refuses_connections_above_the_limit_of_an_address() {
-    let rig = rig("{ per_address: 2 }").await;
+    let rig = fixture_with("{ per_address: 2 }").await;
     let mut first = [rig.connect().await, rig.connect().await];
     for stream in &mut first {
         assert!(!is_refused(stream).await);
@@ -56,7 +56,7 @@ async fn refuses_connections_above_the_limit_of_an_address() {
 
 #[tokio::test]
 async fn refuses_new_connections_above_the_rate_of_an_address() {
-    let limits = config("{ per_address: 2, new_per_address: 1/h }");
+    let limits = limits_config("{ per_address: 2, new_per_address: 1/h }");
     let rig = GatewayFixture::new(&limits).await;
     let mut first = rig.connect().await;
     assert!(!is_refused(&mut first).await);
@@ -77,7 +77,7 @@ async fn refuses_new_connections_above_the_rate_of_an_address() {
 
 #[tokio::test]
 async fn refuses_connections_above_the_limit_of_all() {
-    let rig = rig("{ max: 1 }").await;
+    let rig = fixture_with("{ max: 1 }").await;
     let mut first = rig.connect().await;
     assert!(!is_refused(&mut first).await);
     assert!(is_refused(&mut rig.connect().await).await);
@@ -85,7 +85,7 @@ async fn refuses_connections_above_the_limit_of_all() {
 
 #[tokio::test]
 async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
-    let (rig, certificate) = GatewayFixture::secure(&config("{ handshakes_per_address: 1 }")).await;
+    let (rig, certificate) = GatewayFixture::with_tls(&limits_config("{ handshakes_per_address: 1 }")).await;
     let (mut first, mut second) = (rig.connect().await, rig.connect().await);
     // The first byte of a handshake, and nothing more.
     first.write_all(&[22]).await.unwrap();
@@ -100,7 +100,7 @@ async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
     let address = rig.address;
     while TcpStream::connect(address).await.is_err() {}
     for _ in 0..1_000 {
-        if rig.may_shake_hands(&certificate).await {
+        if rig.can_handshake(&certificate).await {
             return;
         }
     }
@@ -109,16 +109,16 @@ async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
 
 #[tokio::test]
 async fn limits_http2_requests_of_an_address() {
-    let rig = rig("{ requests_per_address: 2 }").await;
+    let rig = fixture_with("{ requests_per_address: 2 }").await;
     let mut connection = RawFrameConnection::open(&rig, &[]).await;
-    connection.send(&[ask(1, "/echo/wait"), ask(3, "/echo/wait")].concat()).await;
-    rig.served_one().await;
+    connection.send(&[get_frame(1, "/echo/wait"), get_frame(3, "/echo/wait")].concat()).await;
+    rig.wait_for_upstream_request().await;
     let mut other = RawFrameConnection::open(&rig, &[]).await;
     loop {
         // Both may not have started yet.
-        other.send(&ask(1, "/echo/x")).await;
+        other.send(&get_frame(1, "/echo/x")).await;
         let body = loop {
-            match other.next().await {
+            match other.next_frame().await {
                 Some((DATA, 1, payload)) => break String::from_utf8(payload).unwrap(),
                 Some(_) => {}
                 None => panic!("no answer"),
@@ -130,25 +130,25 @@ async fn limits_http2_requests_of_an_address() {
         other = RawFrameConnection::open(&rig, &[]).await;
     }
     // Over HTTP/1.1 a connection has one request, and connections are limited.
-    assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK);
+    assert_eq!(rig.send_request(get("/echo/x")).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
 async fn completed_responses_that_are_not_read_use_no_admission_slot() {
     // As many responses as the gateway admits at once are complete, and are not read.
-    let rig = rig("{ unsent_per_connection: 100MB, unsent_per_address: 100MB }").await;
+    let rig = fixture_with("{ unsent_per_connection: 100MB, unsent_per_address: 100MB }").await;
     for path in ["/nowhere", "/echo/x"] {
         let mut connection = RawFrameConnection::open(&rig, &NO_WINDOW).await;
         for stream in (1..20).step_by(2) {
-            connection.send(&ask(stream, path)).await;
-            assert_eq!(connection.fate(stream).await, HEADERS);
+            connection.send(&get_frame(stream, path)).await;
+            assert_eq!(connection.stream_outcome(stream).await, HEADERS);
         }
         // The last of the responses may still be on its way from the service.
-        let shed = std::sync::Arc::clone(&rig.gateway.current.life().shed);
+        let shed = std::sync::Arc::clone(&rig.gateway.active_config.pipeline().load_shedder);
         while shed.in_flight() > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK, "{path}");
+        assert_eq!(rig.send_request(get("/echo/x")).await.status(), StatusCode::OK, "{path}");
     }
 }
 
@@ -157,16 +157,16 @@ async fn resets_responses_above_the_limit_of_unsent_bytes() {
     for limits in
         ["{ unsent_per_connection: 150KiB }", "{ unsent_per_address: 150KiB }", "{ unsent: 150KiB }"]
     {
-        let rig = rig(limits).await;
+        let rig = fixture_with(limits).await;
         let mut connection = RawFrameConnection::open(&rig, &NO_WINDOW).await;
         for stream in (1..20).step_by(2) {
-            connection.send(&ask(stream, "/echo/large")).await;
+            connection.send(&get_frame(stream, "/echo/large")).await;
         }
         let mut reset = 0;
         while reset < 8 {
-            match connection.next().await {
+            match connection.next_frame().await {
                 Some((RESET, _, reason)) => {
-                    assert_eq!(reason, CALM, "{limits}");
+                    assert_eq!(reason, ENHANCE_YOUR_CALM, "{limits}");
                     reset += 1;
                 }
                 Some(_) => {}
@@ -175,8 +175,8 @@ async fn resets_responses_above_the_limit_of_unsent_bytes() {
         }
         // Small responses are not counted, and those that are read may have any size.
         let mut other = RawFrameConnection::open(&rig, &[]).await;
-        other.send(&ask(1, "/echo/x")).await;
-        assert_eq!(other.fate(1).await, HEADERS, "{limits}");
+        other.send(&get_frame(1, "/echo/x")).await;
+        assert_eq!(other.stream_outcome(1).await, HEADERS, "{limits}");
     }
 }
 
@@ -191,7 +191,7 @@ async fn refuses_bodies_above_the_limit_of_held_bytes() {
         ("{ request_bodies: 100KiB }", "[]", client),
     ] {
         let query = "routes: [{ path: /query, query: { services: [echo] } }, ";
-        let config = config(limits).replace("routes: [", query) + "runtime: { instances: 1 }\n";
+        let config = limits_config(limits).replace("routes: [", query) + "runtime: { instances: 1 }\n";
         let rig = GatewayFixture::new(&format!("{config}trusted_proxies: {proxies}\n")).await;
         let head = format!(
             "POST /query HTTP/1.1\r\nhost: a\r\n{reported}content-type: text/javascript\r\ncontent-length: 90000\r\n\r\n"
@@ -209,31 +209,32 @@ async fn refuses_bodies_above_the_limit_of_held_bytes() {
         assert!(refusal.starts_with("HTTP/1.1 503 "), "{limits}: {refusal}");
         assert!(refusal.contains("gateway-overloaded"), "{limits}: {refusal}");
         // A service receives a body piece by piece, so that none of it is held.
-        let sent = rig.ask(post("/echo/x", &"x".repeat(200_000))).await;
+        let sent = rig.send_request(post("/echo/x", &"x".repeat(200_000))).await;
         assert_eq!(sent.status(), StatusCode::OK, "{limits}");
     }
 }
 
 #[tokio::test]
 async fn responses_that_are_read_may_have_any_size() {
-    let rig = rig("{ unsent_per_connection: 150KiB, unsent_per_address: 150KiB, unsent: 150KiB }").await;
+    let rig =
+        fixture_with("{ unsent_per_connection: 150KiB, unsent_per_address: 150KiB, unsent: 150KiB }").await;
     for _ in 0..5 {
-        assert!(rig.ask(get("/echo/large")).await.text().len() > 100_000);
-        assert!(rig.ask_h2(get("/echo/large")).await.text().len() > 100_000);
+        assert!(rig.send_request(get("/echo/large")).await.text().len() > 100_000);
+        assert!(rig.send_http2(get("/echo/large")).await.text().len() > 100_000);
     }
 }
 
 #[tokio::test]
 async fn a_flood_of_pipelined_requests_does_not_affect_others() {
-    let rig = rig("{}").await;
+    let rig = fixture_with("{}").await;
     let mut stream = rig.connect().await;
     let flood = b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n".repeat(20_000);
     // The gateway may stop reading, since its responses are not read; others must not notice.
     tokio::select! {
         _ = stream.write_all(&flood) => {}
-        answer = rig.ask(get("/echo/x")) => assert_eq!(answer.status(), StatusCode::OK),
+        answer = rig.send_request(get("/echo/x")) => assert_eq!(answer.status(), StatusCode::OK),
     }
-    assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK);
+    assert_eq!(rig.send_request(get("/echo/x")).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
@@ -249,7 +250,7 @@ runtime: { instances: 1 }
     .await;
     let mut statuses = Vec::new();
     for _ in 0..4 {
-        statuses.push(rig.ask(get("/.well-known/api-catalog")).await.status().as_u16());
+        statuses.push(rig.send_request(get("/.well-known/api-catalog")).await.status().as_u16());
     }
     assert_eq!(statuses, [200, 200, 200, 429]);
 }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::rig::{GatewayFixture, ask_at, get};
+use super::fixture::{GatewayFixture, get, send_to};
 
 const CONFIG: &str = "
 admin: 127.0.0.1:0
@@ -14,10 +14,10 @@ routes: [{ path: '/echo/*', proxy: echo }]
 #[tokio::test]
 async fn shed_requests_receive_a_problem_document_and_are_logged() {
     let rig = GatewayFixture::new(CONFIG).await;
-    let taken = tokio::spawn(rig.asking(get("/echo/wait")));
-    rig.upstream.arrived().await;
+    let taken = tokio::spawn(rig.send_detached(get("/echo/wait")));
+    rig.upstream.wait_until_arrived().await;
     for _ in 0..2 {
-        let shed = rig.ask(get("/echo/a")).await;
+        let shed = rig.send_request(get("/echo/a")).await;
         assert_eq!(shed.status(), StatusCode::SERVICE_UNAVAILABLE);
         let heads = ["retry-after", "content-type", "cache-control", "x-content-type-options"];
         let heads = heads.map(|name| shed.header(name));
@@ -42,16 +42,16 @@ async fn never_sheds_admin_requests() {
     let admin = rig.gateway.admin(listener).unwrap();
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve());
-    let taken = tokio::spawn(rig.asking(get("/echo/wait")));
-    rig.upstream.arrived().await;
+    let taken = tokio::spawn(rig.send_detached(get("/echo/wait")));
+    rig.upstream.wait_until_arrived().await;
     for _ in 0..3 {
-        assert_eq!(rig.ask(get("/echo/a")).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(rig.send_request(get("/echo/a")).await.status(), StatusCode::SERVICE_UNAVAILABLE);
         for path in ["/healthz", "/readyz", "/metrics"] {
-            let answer = ask_at(address, get(path)).await.unwrap();
+            let answer = send_to(address, get(path)).await.unwrap();
             assert_eq!(answer.status(), StatusCode::OK, "{path}");
         }
     }
-    let page = ask_at(address, get("/metrics")).await.unwrap();
+    let page = send_to(address, get("/metrics")).await.unwrap();
     let page = page.text();
     for line in ["orfa_requests_shed_total 3", r#"orfa_problems_total{code="gateway-overloaded"} 3"#] {
         assert!(page.lines().any(|found| found == line), "{line}\n{page}");

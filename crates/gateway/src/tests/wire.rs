@@ -4,7 +4,7 @@
 use http::{StatusCode, Version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::rig::{GatewayFixture, get};
+use super::fixture::{GatewayFixture, get};
 use crate::server::refused_chunks;
 
 pub(super) const CONFIG: &str = "
@@ -18,7 +18,7 @@ routes:
 
 /// Sends bytes and reads until the gateway closes. Returns the bytes received before an error, if there is
 /// one.
-async fn raw(rig: &GatewayFixture, bytes: &[u8]) -> String {
+async fn exchange_raw(rig: &GatewayFixture, bytes: &[u8]) -> String {
     let mut stream = rig.connect().await;
     let mut answer = Vec::new();
     // A gateway that refuses early may close while the client writes, so write errors are ignored.
@@ -28,19 +28,19 @@ async fn raw(rig: &GatewayFixture, bytes: &[u8]) -> String {
 }
 
 /// The status of the first response, or 0 if there is none.
-fn status(answer: &str) -> u16 {
+fn response_status(answer: &str) -> u16 {
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default()
 }
 
 /// Asserts that each request is refused with its status, and with its code if the gateway itself refuses it.
-async fn refused(cases: &[(&str, u16, &str)]) {
+async fn assert_refused(cases: &[(&str, u16, &str)]) {
     let rig = GatewayFixture::new(CONFIG).await;
     for (request, expected, code) in cases {
-        let answer = raw(&rig, request.as_bytes()).await;
-        assert_eq!(status(&answer), *expected, "{request:?}: {answer}");
+        let answer = exchange_raw(&rig, request.as_bytes()).await;
+        assert_eq!(response_status(&answer), *expected, "{request:?}: {answer}");
         assert!(answer.contains(code), "{request:?}: {answer}");
         assert_eq!(answer.matches("HTTP/1.").count(), 1, "one answer and the end: {request:?}: {answer}");
-        assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK, "after {request:?}");
+        assert_eq!(rig.send_request(get("/echo/x")).await.status(), StatusCode::OK, "after {request:?}");
     }
 }
 
@@ -65,7 +65,7 @@ async fn no_request_is_smuggled_inside_another() {
     ];
     let cases: Vec<_> = cases.iter().map(|(head, code)| (post(head), *code)).collect();
     let cases: Vec<_> = cases.iter().map(|(request, code)| (request.as_str(), 400, *code)).collect();
-    refused(&cases).await;
+    assert_refused(&cases).await;
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn no_request_is_smuggled_after_a_refused_chunked_body() {
     let requests = refused_chunks().into_iter().map(|body| format!("{head}{body}{hidden}"));
     let requests: Vec<_> = requests.collect();
     let cases: Vec<_> = requests.iter().map(|request| (request.as_str(), 400, "body-malformed")).collect();
-    refused(&cases).await;
+    assert_refused(&cases).await;
 }
 
 #[tokio::test]
@@ -83,14 +83,14 @@ async fn refuses_an_ambiguous_request_after_a_good_one() {
     let rig = GatewayFixture::new(CONFIG).await;
     let good = "GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n";
     let bad = "POST /echo/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
-    let answer = raw(&rig, format!("{good}{bad}{good}").as_bytes()).await;
+    let answer = exchange_raw(&rig, format!("{good}{bad}{good}").as_bytes()).await;
     assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 400").count(), 1, "{answer}");
 }
 
 #[tokio::test]
 async fn requires_one_host_and_an_http_target() {
-    refused(&[
+    assert_refused(&[
         ("GET /echo/x HTTP/1.1\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
         ("GET /echo/x HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
         ("GET /echo/x HTTP/1.1\r\nHost: a\r\nHost: a\r\nConnection: close\r\n\r\n", 400, "host-invalid"),
@@ -122,7 +122,7 @@ async fn ends_connections_that_are_not_http() {
     let long = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(70_000));
     let large = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "a".repeat(70_000));
     let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(200));
-    refused(&[
+    assert_refused(&[
         ("GET /echo/x\r\n\r\n", 400, ""),
         ("GET /echo/x HTTP/9.9\r\nHost: a\r\n\r\n", 400, ""),
         ("\x16\x03\x01\x02\x00\x01\x00\x01\r\n\r\n", 400, ""),
@@ -132,9 +132,9 @@ async fn ends_connections_that_are_not_http() {
     ])
     .await;
     let rig = GatewayFixture::new(CONFIG).await;
-    let answer = raw(&rig, long.as_bytes()).await;
-    assert!(matches!(status(&answer), 414 | 431), "{answer}");
-    assert_eq!(rig.ask(get("/echo/x")).await.status(), StatusCode::OK);
+    let answer = exchange_raw(&rig, long.as_bytes()).await;
+    assert!(matches!(response_status(&answer), 414 | 431), "{answer}");
+    assert_eq!(rig.send_request(get("/echo/x")).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn answers_unusual_but_valid_requests() {
     let rig = GatewayFixture::new(CONFIG).await;
     let two =
         "GET /echo/1 HTTP/1.1\r\nHost: a\r\n\r\nGET /echo/2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    let answer = raw(&rig, two.as_bytes()).await;
+    let answer = exchange_raw(&rig, two.as_bytes()).await;
     let (first, second) = (answer.find("\"/1\""), answer.find("\"/2\""));
     assert!(first.is_some() && first < second, "pipelined requests are answered in their order: {answer}");
     for request in [
@@ -152,8 +152,8 @@ async fn answers_unusual_but_valid_requests() {
         "POST /echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab",
         "POST /echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab",
     ] {
-        let answer = raw(&rig, request.as_bytes()).await;
-        assert_eq!(status(&answer), 200, "{request:?}: {answer}");
+        let answer = exchange_raw(&rig, request.as_bytes()).await;
+        assert_eq!(response_status(&answer), 200, "{request:?}: {answer}");
     }
 }
 
@@ -178,12 +178,12 @@ async fn no_path_bypasses_another_routes_rules() {
         ("/echo/%%32e%%32e/admin/x", "path-bad-escape"),
     ] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let answer = raw(&rig, request.as_bytes()).await;
-        assert_eq!(status(&answer), 400, "{path}: {answer}");
+        let answer = exchange_raw(&rig, request.as_bytes()).await;
+        assert_eq!(response_status(&answer), 400, "{path}: {answer}");
         assert!(answer.contains(code), "{path}: {answer}");
     }
     for path in ["/echo/a%20b", "/echo/a//b", "/echo/a;v=1", "/echo/a%2fb", "/echo/%25", "/admin/%61"] {
-        assert_eq!(rig.ask(get(path)).await.status(), StatusCode::OK, "{path}");
+        assert_eq!(rig.send_request(get(path)).await.status(), StatusCode::OK, "{path}");
     }
 }
 
@@ -197,9 +197,9 @@ async fn routes_services_and_log_use_the_same_form_of_a_target() {
         ("/echo/\u{85}\u{202e}", "/%C2%85%E2%80%AE", "/echo/*"),
     ] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let answer = raw(&rig, request.as_bytes()).await;
+        let answer = exchange_raw(&rig, request.as_bytes()).await;
         assert!(answer.contains(&format!("\"path\":\"{service}\"")), "{route} {path}: {answer}");
-        let answer = rig.ask_h2(get(path)).await;
+        let answer = rig.send_http2(get(path)).await;
         assert_eq!(answer.json()["path"], service, "{route} {path}");
     }
     let log = rig.end().await.log;
@@ -213,19 +213,19 @@ async fn routes_outside_of_ascii_match_any_encoding_of_their_path() {
     let config = CONFIG.replace("/echo/*", "/caf\u{e9}/*");
     let rig = GatewayFixture::new(&config).await;
     for path in ["/caf\u{e9}/x", "/caf%C3%A9/x", "/%63af%C3%A9/x"] {
-        let answer = rig.ask(get(path)).await;
+        let answer = rig.send_request(get(path)).await;
         assert_eq!(answer.json()["path"], "/x", "{path}");
     }
 }
 
 #[tokio::test]
 async fn a_tls_port_answers_clear_text_with_an_error() {
-    let (rig, certificate) = GatewayFixture::secure(CONFIG).await;
-    let answer = raw(&rig, b"GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    assert_eq!(status(&answer), 400, "{answer}");
+    let (rig, certificate) = GatewayFixture::with_tls(CONFIG).await;
+    let answer = exchange_raw(&rig, b"GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(response_status(&answer), 400, "{answer}");
     assert!(answer.contains("tls-required"), "{answer}");
     for (protocol, version) in [("h2", Version::HTTP_2), ("http/1.1", Version::HTTP_11)] {
-        let answer = rig.ask_tls(&certificate, protocol, get("/echo/x")).await;
+        let answer = rig.send_tls(&certificate, protocol, get("/echo/x")).await;
         assert_eq!((answer.status(), answer.version()), (StatusCode::OK, version));
     }
 }

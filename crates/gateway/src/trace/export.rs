@@ -22,17 +22,17 @@ use super::otlp::{
 /// The maximum number of queued spans, about 10 MB.
 const MAX_PENDING: usize = 16 << 10;
 /// The number of spans in a message.
-const BATCH: usize = 512;
+const BATCH_SIZE: usize = 512;
 /// The time that spans are collected before they are sent.
-const COLLECT: Duration = Duration::from_secs(1);
+const BATCH_DELAY: Duration = Duration::from_secs(1);
 /// The timeout of a message.
-const TIME: Duration = Duration::from_secs(10);
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time that shutdown waits for the remaining spans.
-const LAST: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum number of attempts for a message if the collector returns a retryable error of OTLP.
-const ATTEMPTS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// The maximum size of a response, in bytes.
-const ANSWER: u64 = 64 << 10;
+const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 
 /// The counts of spans by result.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ pub(super) struct CollectorTarget {
 pub(crate) struct SpanExporter {
     queue: Arc<SpanQueue>,
     /// Closed when the task has ended.
-    ended: watch::Receiver<()>,
+    task_ended: watch::Receiver<()>,
 }
 
 #[derive(Default)]
@@ -77,13 +77,13 @@ impl SpanExporter {
     /// Starts the task. Must be called within the runtime.
     pub(super) fn start(collector: CollectorTarget, tally: Arc<SpanCounts>) -> Self {
         let queue = Arc::new(SpanQueue { tally, ..SpanQueue::default() });
-        let (alive, ended) = watch::channel(());
+        let (alive, task_ended) = watch::channel(());
         let theirs = Arc::clone(&queue);
         tokio::spawn(watch_polls(PollSite::Upstream, async move {
             theirs.run(&collector).await;
             drop(alive);
         }));
-        Self { queue, ended }
+        Self { queue, task_ended }
     }
 
     /// Queues the spans of a request, all of them or none.
@@ -105,15 +105,15 @@ impl SpanExporter {
 
     /// Sends the remaining spans.
     pub(super) async fn finish(&self) {
-        self.queue.end();
-        let mut ended = self.ended.clone();
-        let _ = timeout(LAST, async { while ended.changed().await.is_ok() {} }).await;
+        self.queue.close();
+        let mut ended = self.task_ended.clone();
+        let _ = timeout(FLUSH_TIMEOUT, async { while ended.changed().await.is_ok() {} }).await;
     }
 }
 
 impl Drop for SpanExporter {
     fn drop(&mut self) {
-        self.queue.end();
+        self.queue.close();
     }
 }
 
@@ -127,14 +127,14 @@ impl SpanQueue {
         state.pending.is_empty() && !state.is_ending
     }
 
-    fn end(&self) {
+    fn close(&self) {
         self.lock().is_ending = true;
         self.changed.notify_one();
     }
 
     async fn run(&self, collector: &CollectorTarget) {
         loop {
-            let (batch, is_ending) = self.next().await;
+            let (batch, is_ending) = self.next_batch().await;
             let count = batch.len() as u64;
             if count > 0 {
                 let sent = collector.send(batch).await;
@@ -150,19 +150,19 @@ impl SpanQueue {
     /// Waits for spans, and then for more of them until [`COLLECT`] has passed, unless there is a whole
     /// batch. Returns the next batch, and whether the exporter is ending. Thousands of spans at once would
     /// take milliseconds to encode and to free.
-    async fn next(&self) -> (Vec<OtlpSpan>, bool) {
+    async fn next_batch(&self) -> (Vec<OtlpSpan>, bool) {
         while self.is_idle() {
             self.changed.notified().await;
         }
         let is_due = {
             let state = self.lock();
-            state.is_ending || state.pending.len() >= BATCH
+            state.is_ending || state.pending.len() >= BATCH_SIZE
         };
         if !is_due {
-            let _ = timeout(COLLECT, self.changed.notified()).await;
+            let _ = timeout(BATCH_DELAY, self.changed.notified()).await;
         }
         let mut state = self.lock();
-        let count = state.pending.len().min(BATCH);
+        let count = state.pending.len().min(BATCH_SIZE);
         (state.pending.drain(..count).collect(), state.is_ending)
     }
 }
@@ -171,12 +171,12 @@ impl CollectorTarget {
     /// Sends spans. Returns whether the collector accepted them.
     async fn send(&self, batch: Vec<OtlpSpan>) -> bool {
         let spans = batch.len();
-        let body = Bytes::from(self.message(batch).encode_to_vec());
+        let body = Bytes::from(self.build_message(batch).encode_to_vec());
         for attempt in 1.. {
-            match self.fetch.send(self.request(body.clone()), TIME, ANSWER).await {
+            match self.fetch.send(self.build_request(body.clone()), SEND_TIMEOUT, MAX_RESPONSE_BYTES).await {
                 Ok(answer) if answer.status().is_success() => return true,
-                Ok(answer) if attempt < ATTEMPTS && asks_for_patience(answer.status()) => {}
-                Err(FetchError::Unreachable(_)) if attempt < ATTEMPTS => {}
+                Ok(answer) if attempt < MAX_ATTEMPTS && is_retryable(answer.status()) => {}
+                Err(FetchError::Unreachable(_)) if attempt < MAX_ATTEMPTS => {}
                 Ok(answer) => {
                     let status = answer.status().as_u16();
                     tracing::warn!(status, spans, "the collector refused spans");
@@ -192,7 +192,7 @@ impl CollectorTarget {
         false
     }
 
-    fn request(&self, body: Bytes) -> Request<Bytes> {
+    fn build_request(&self, body: Bytes) -> Request<Bytes> {
         let mut request = Request::new(body);
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = self.endpoint.clone();
@@ -202,10 +202,12 @@ impl CollectorTarget {
         request
     }
 
-    fn message(&self, spans: Vec<OtlpSpan>) -> ExportTraceServiceRequest {
+    fn build_message(&self, spans: Vec<OtlpSpan>) -> ExportTraceServiceRequest {
         let version = env!("CARGO_PKG_VERSION");
-        let attributes =
-            vec![otlp::text("service.name", &*self.service_name), otlp::text("service.version", version)];
+        let attributes = vec![
+            otlp::text_attribute("service.name", &*self.service_name),
+            otlp::text_attribute("service.version", version),
+        ];
         let scope = Some(InstrumentationScope { name: "orfa".to_owned(), version: version.to_owned() });
         let scope_spans = vec![ScopeSpans { scope, spans }];
         let resource = Some(OtlpResource { attributes });
@@ -214,7 +216,7 @@ impl CollectorTarget {
 }
 
 /// Whether OTLP allows a retry after this status.
-fn asks_for_patience(status: StatusCode) -> bool {
+fn is_retryable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502 | 503 | 504)
 }
 
@@ -225,14 +227,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn takes_one_batch_at_a_time() {
         let queue = SpanQueue::default();
-        queue.lock().pending.extend(vec![OtlpSpan::default(); 2 * BATCH + 1]);
+        queue.lock().pending.extend(vec![OtlpSpan::default(); 2 * BATCH_SIZE + 1]);
         let began = tokio::time::Instant::now();
-        for (count, waited) in [(BATCH, Duration::ZERO), (BATCH, Duration::ZERO), (1, COLLECT)] {
-            let (batch, is_ending) = queue.next().await;
+        for (count, waited) in [(BATCH_SIZE, Duration::ZERO), (BATCH_SIZE, Duration::ZERO), (1, BATCH_DELAY)]
+        {
+            let (batch, is_ending) = queue.next_batch().await;
             assert_eq!((batch.len(), is_ending), (count, false));
-            assert!(began.elapsed() >= waited && (began.elapsed() < COLLECT || count < BATCH));
+            assert!(began.elapsed() >= waited && (began.elapsed() < BATCH_DELAY || count < BATCH_SIZE));
         }
-        queue.end();
-        assert_eq!(queue.next().await, (Vec::new(), true));
+        queue.close();
+        assert_eq!(queue.next_batch().await, (Vec::new(), true));
     }
 }

@@ -103,12 +103,12 @@ pub(super) enum OtlpValue {
 }
 
 /// Returns a text attribute.
-pub(super) fn text(key: &str, value: impl Into<String>) -> KeyValue {
+pub(super) fn text_attribute(key: &str, value: impl Into<String>) -> KeyValue {
     attribute(key, OtlpValue::String(value.into()))
 }
 
 /// Returns a numeric attribute.
-pub(super) fn number(key: &str, value: impl Into<i64>) -> KeyValue {
+pub(super) fn number_attribute(key: &str, value: impl Into<i64>) -> KeyValue {
     attribute(key, OtlpValue::Int(value.into()))
 }
 

@@ -11,7 +11,9 @@ use services::call::UpstreamCallOutcome;
 use services::trace::{SpanContext, TracePhase};
 use services::{RequestTrace, UpstreamCallRecord};
 
-use super::otlp::{CLIENT, ERROR, INTERNAL, KeyValue, OtlpSpan, OtlpStatus, SERVER, number, text};
+use super::otlp::{
+    CLIENT, ERROR, INTERNAL, KeyValue, OtlpSpan, OtlpStatus, SERVER, number_attribute, text_attribute,
+};
 
 /// The maximum number of upstream calls with a span.
 const MAX_CALLS: usize = 256;
@@ -28,10 +30,10 @@ pub(crate) struct FinishedRequest<'a> {
     pub(crate) context: SpanContext,
     pub(crate) parent: Option<u64>,
     /// The start of the request, on both clocks.
-    pub(crate) began: (Instant, SystemTime),
+    pub(crate) started_at: (Instant, SystemTime),
     /// The start of its response.
-    pub(crate) answered: Option<Instant>,
-    pub(crate) took: Duration,
+    pub(crate) response_started_at: Option<Instant>,
+    pub(crate) duration: Duration,
     pub(crate) method: &'a Method,
     pub(crate) path: &'a str,
     pub(crate) version: Version,
@@ -42,53 +44,62 @@ pub(crate) struct FinishedRequest<'a> {
     pub(crate) status: Option<StatusCode>,
     pub(crate) code: Option<&'static str>,
     /// The upstream calls, and the moment that their times are relative to.
-    pub(crate) made: (&'a [UpstreamCallRecord], Instant),
+    pub(crate) upstream_calls: (&'a [UpstreamCallRecord], Instant),
 }
 
 /// Truncates a long path.
-fn shortened(path: &str) -> &str {
+fn truncate_path(path: &str) -> &str {
     &path[..path.floor_char_boundary(MAX_PATH)]
 }
 
 impl FinishedRequest<'_> {
     pub(super) fn spans(&self) -> Vec<OtlpSpan> {
         let mut phases = self.trace.completed_phases();
-        let end = self.began.0 + self.took;
-        phases.extend(self.answered.map(|answered| TracePhase { name: "response", span: (answered, end) }));
-        let (made, since) = self.made;
+        let end = self.started_at.0 + self.duration;
+        phases.extend(
+            self.response_started_at.map(|answered| TracePhase { name: "response", span: (answered, end) }),
+        );
+        let (made, since) = self.upstream_calls;
         let mut spans = Vec::with_capacity(1 + phases.len() + made.len().min(MAX_CALLS));
-        spans.push(self.request());
+        spans.push(self.request_span());
         for (index, phase) in phases.iter().enumerate() {
             // Calls are numbered from 0, so phases are numbered downwards from the maximum.
             let id = self.context.child(usize::MAX - 1 - index).span_id;
             let (from, to) = phase.span;
-            spans.push(self.below(id, phase.name.to_owned(), INTERNAL, (self.at(from), self.at(to))));
+            spans.push(self.child_span(
+                id,
+                phase.name.to_owned(),
+                INTERNAL,
+                (self.unix_nanos(from), self.unix_nanos(to)),
+            ));
         }
         for (number, call) in made.iter().enumerate().take(MAX_CALLS) {
-            spans.push(self.call(number, call, since));
-            spans.extend(self.attempts(number, call, since));
+            spans.push(self.call_span(number, call, since));
+            spans.extend(self.attempt_spans(number, call, since));
         }
         spans
     }
 
-    fn request(&self) -> OtlpSpan {
-        let method = known(self.method);
+    fn request_span(&self) -> OtlpSpan {
+        let method = known_method(self.method);
         let mut attributes = vec![
-            text("http.request.method", method),
-            text("url.path", shortened(self.path)),
-            text("network.protocol.version", version(self.version)),
-            text("client.address", &*self.client),
+            text_attribute("http.request.method", method),
+            text_attribute("url.path", truncate_path(self.path)),
+            text_attribute("network.protocol.version", protocol_version(self.version)),
+            text_attribute("client.address", &*self.client),
         ];
         let mut name = if method == OTHER { "HTTP" } else { method }.to_owned();
         if let Some((route, handler)) = self.route {
             name = format!("{name} {route}");
-            attributes.extend([text("http.route", route), text("orfa.handler", handler)]);
+            attributes.extend([text_attribute("http.route", route), text_attribute("orfa.handler", handler)]);
         }
-        attributes.extend(self.status.map(|status| number("http.response.status_code", status.as_u16())));
+        attributes
+            .extend(self.status.map(|status| number_attribute("http.response.status_code", status.as_u16())));
         let code = self.code.or_else(|| self.status.is_none().then_some("client-closed-request"));
-        attributes.extend(code.map(|code| text("error.type", code)));
-        let end = self.at(self.began.0 + self.took);
-        let span = self.span(self.context.span_id, name, SERVER, (self.at(self.began.0), end));
+        attributes.extend(code.map(|code| text_attribute("error.type", code)));
+        let end = self.unix_nanos(self.started_at.0 + self.duration);
+        let span =
+            self.new_span(self.context.span_id, name, SERVER, (self.unix_nanos(self.started_at.0), end));
         OtlpSpan {
             parent_span_id: self.parent.map_or_else(Vec::new, |parent| parent.to_be_bytes().to_vec()),
             flags: FLAGS[usize::from(self.parent.is_some())],
@@ -102,44 +113,53 @@ impl FinishedRequest<'_> {
         }
     }
 
-    fn call(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> OtlpSpan {
+    fn call_span(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> OtlpSpan {
         let id = self.context.child(index).span_id;
-        let (from, to) = (since + call.span.0, self.end(call, since));
-        let method = known(&call.method);
+        let (from, to) = (since + call.span.0, self.call_end(call, since));
+        let method = known_method(&call.method);
         let name = format!("{} {}", if method == OTHER { "HTTP" } else { method }, call.service);
         let path = call.path.split('?').next().unwrap_or_default();
         let mut attributes = vec![
-            text("http.request.method", method),
-            text("server.address", &*call.service),
-            text("peer.service", &*call.service),
-            text("url.path", shortened(path)),
+            text_attribute("http.request.method", method),
+            text_attribute("server.address", &*call.service),
+            text_attribute("peer.service", &*call.service),
+            text_attribute("url.path", truncate_path(path)),
         ];
-        attributes.extend(resent(call.retry_times.len()));
+        attributes.extend(resend_count(call.retry_times.len()));
         let error = match call.outcome {
             UpstreamCallOutcome::Status(status) => {
-                attributes.push(number("http.response.status_code", status));
+                attributes.push(number_attribute("http.response.status_code", status));
                 (status >= 400).then(|| status.to_string())
             }
             UpstreamCallOutcome::NotSent => Some("not-sent".to_owned()),
             UpstreamCallOutcome::NoAnswer => Some("no-answer".to_owned()),
         };
         let status = error.is_some().then_some(OtlpStatus { code: ERROR });
-        attributes.extend(error.map(|error| text("error.type", error)));
-        OtlpSpan { attributes, status, ..self.below(id, name, CLIENT, (self.at(from), self.at(to))) }
+        attributes.extend(error.map(|error| text_attribute("error.type", error)));
+        OtlpSpan {
+            attributes,
+            status,
+            ..self.child_span(id, name, CLIENT, (self.unix_nanos(from), self.unix_nanos(to)))
+        }
     }
 
     /// Returns a span for each attempt of a call that was retried. All but the last failed.
-    fn attempts(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> Vec<OtlpSpan> {
+    fn attempt_spans(&self, index: usize, call: &UpstreamCallRecord, since: Instant) -> Vec<OtlpSpan> {
         let call_id = self.context.child(index);
         let mut from = call.span.0;
-        let ends = call.retry_times.iter().map(|again| since + *again).chain([self.end(call, since)]);
+        let ends = call.retry_times.iter().map(|again| since + *again).chain([self.call_end(call, since)]);
         let attempt = |(number, to): (usize, Instant)| {
             let begun = since + std::mem::replace(&mut from, to.saturating_duration_since(since));
             let id = call_id.child(number).span_id;
-            let span = self.span(id, "attempt".to_owned(), INTERNAL, (self.at(begun), self.at(to)));
+            let span = self.new_span(
+                id,
+                "attempt".to_owned(),
+                INTERNAL,
+                (self.unix_nanos(begun), self.unix_nanos(to)),
+            );
             OtlpSpan {
                 parent_span_id: call_id.span_id.to_be_bytes().to_vec(),
-                attributes: resent(number).into_iter().collect(),
+                attributes: resend_count(number).into_iter().collect(),
                 status: (number < call.retry_times.len()).then_some(OtlpStatus { code: ERROR }),
                 ..span
             }
@@ -148,17 +168,17 @@ impl FinishedRequest<'_> {
     }
 
     /// The end of a call, which is at the latest the end of its request.
-    fn end(&self, call: &UpstreamCallRecord, since: Instant) -> Instant {
-        call.span.1.map_or(self.began.0 + self.took, |to| since + to)
+    fn call_end(&self, call: &UpstreamCallRecord, since: Instant) -> Instant {
+        call.span.1.map_or(self.started_at.0 + self.duration, |to| since + to)
     }
 
     /// Creates a span whose parent is the request's span.
-    fn below(&self, id: u64, name: String, kind: i32, span: (u64, u64)) -> OtlpSpan {
+    fn child_span(&self, id: u64, name: String, kind: i32, span: (u64, u64)) -> OtlpSpan {
         let parent_span_id = self.context.span_id.to_be_bytes().to_vec();
-        OtlpSpan { parent_span_id, ..self.span(id, name, kind, span) }
+        OtlpSpan { parent_span_id, ..self.new_span(id, name, kind, span) }
     }
 
-    fn span(&self, id: u64, name: String, kind: i32, (from, to): (u64, u64)) -> OtlpSpan {
+    fn new_span(&self, id: u64, name: String, kind: i32, (from, to): (u64, u64)) -> OtlpSpan {
         OtlpSpan {
             trace_id: self.context.trace_id.to_be_bytes().to_vec(),
             span_id: id.to_be_bytes().to_vec(),
@@ -180,30 +200,30 @@ impl FinishedRequest<'_> {
     }
 
     /// Converts a moment to nanoseconds since the epoch.
-    fn at(&self, moment: Instant) -> u64 {
-        let began = self.began.1.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let at = began + moment.saturating_duration_since(self.began.0);
+    fn unix_nanos(&self, moment: Instant) -> u64 {
+        let began = self.started_at.1.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at = began + moment.saturating_duration_since(self.started_at.0);
         u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
 /// The number of earlier attempts, as an attribute.
-fn resent(times: usize) -> Option<KeyValue> {
+fn resend_count(times: usize) -> Option<KeyValue> {
     let times = u32::try_from(times).ok().filter(|times| *times > 0)?;
-    Some(number("http.request.resend_count", times))
+    Some(number_attribute("http.request.resend_count", times))
 }
 
 /// The conventions' name for an unknown method.
 const OTHER: &str = "_OTHER";
 
-fn known(method: &Method) -> &str {
+fn known_method(method: &Method) -> &str {
     match method.as_str() {
         name @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS" | "QUERY") => name,
         _ => OTHER,
     }
 }
 
-fn version(version: Version) -> &'static str {
+fn protocol_version(version: Version) -> &'static str {
     match version {
         Version::HTTP_10 => "1.0",
         Version::HTTP_2 => "2",

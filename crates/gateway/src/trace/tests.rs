@@ -12,32 +12,32 @@ use services::{UpstreamCallRecord, trace};
 
 use super::otlp::{CLIENT, ExportTraceServiceRequest, INTERNAL, OtlpSpan, OtlpValue, SERVER};
 use super::spans::MAX_PATH;
-use super::{FinishedRequest, RequestTracer, SpanCounts, TracesConfig, begin};
+use super::{FinishedRequest, RequestTracer, SpanCounts, TracesConfig, start_trace};
 
 /// An address where nothing listens.
-const NOBODY: &str = "http://127.0.0.1:1";
+const UNREACHABLE_COLLECTOR: &str = "http://127.0.0.1:1";
 
 fn config(sample: f64) -> TracesConfig {
     let headers = Default::default();
-    TracesConfig { otlp: NOBODY.into(), sample, service_name: "orfa".into(), headers }
+    TracesConfig { otlp: UNREACHABLE_COLLECTOR.into(), sample, service_name: "orfa".into(), headers }
 }
 
 fn tracer(sample: f64) -> Option<Arc<RequestTracer>> {
     RequestTracer::new(&config(sample), Arc::default()).map(Arc::new)
 }
 
-fn given(sampled: bool) -> HeaderMap {
+fn traceparent(sampled: bool) -> HeaderMap {
     let context = SpanContext { trace_id: 7, span_id: 8, sampled };
     HeaderMap::from_iter([(TRACEPARENT, context.to_string().parse().unwrap())])
 }
 
 /// Returns the trace context that services receive, and whether the request is recorded.
-fn decided(
+fn trace_decision(
     tracer: Option<&Arc<RequestTracer>>,
     headers: &HeaderMap,
     is_trusted: bool,
 ) -> (Option<SpanContext>, bool) {
-    let begun = begin(tracer, headers, is_trusted);
+    let begun = start_trace(tracer, headers, is_trusted);
     let mut told = HeaderMap::new();
     begun.trace.inject_headers(&mut told, 0);
     (SpanContext::from_headers(&told), begun.trace.is_recorded())
@@ -47,66 +47,66 @@ fn decided(
 async fn untrusted_clients_do_not_decide_about_sampling() {
     let (never, always) = (tracer(0.0), tracer(1.0));
     for wish in [true, false] {
-        let (told, is_recorded) = decided(never.as_ref(), &given(wish), false);
+        let (told, is_recorded) = trace_decision(never.as_ref(), &traceparent(wish), false);
         assert_eq!(
             (told, is_recorded),
             (Some(SpanContext { trace_id: 7, span_id: 8, sampled: false }), false)
         );
-        let (told, is_recorded) = decided(always.as_ref(), &given(wish), false);
+        let (told, is_recorded) = trace_decision(always.as_ref(), &traceparent(wish), false);
         let told = told.expect("a context");
         assert_eq!((told.trace_id, told.sampled, is_recorded), (7, true, true));
         assert_ne!(told.span_id, 8, "the call is a span of its own");
     }
-    assert_eq!(decided(never.as_ref(), &HeaderMap::new(), false), (None, false));
-    assert!(decided(always.as_ref(), &HeaderMap::new(), false).1);
+    assert_eq!(trace_decision(never.as_ref(), &HeaderMap::new(), false), (None, false));
+    assert!(trace_decision(always.as_ref(), &HeaderMap::new(), false).1);
 }
 
 #[tokio::test]
 async fn trusted_proxies_decide_about_sampling() {
     let (never, always) = (tracer(0.0), tracer(1.0));
-    assert!(decided(never.as_ref(), &given(true), true).1);
-    assert!(!decided(always.as_ref(), &given(false), true).1);
-    assert!(decided(always.as_ref(), &HeaderMap::new(), true).1, "no proxy has decided yet");
+    assert!(trace_decision(never.as_ref(), &traceparent(true), true).1);
+    assert!(!trace_decision(always.as_ref(), &traceparent(false), true).1);
+    assert!(trace_decision(always.as_ref(), &HeaderMap::new(), true).1, "no proxy has decided yet");
 }
 
 #[test]
 fn forwards_trace_context_unchanged_without_a_collector() {
     for sampled in [true, false] {
-        let told = decided(None, &given(sampled), false);
+        let told = trace_decision(None, &traceparent(sampled), false);
         assert_eq!(told, (Some(SpanContext { trace_id: 7, span_id: 8, sampled }), false));
     }
-    assert_eq!(decided(None, &HeaderMap::new(), false), (None, false));
+    assert_eq!(trace_decision(None, &HeaderMap::new(), false), (None, false));
 }
 
-fn made(path: &str, outcome: UpstreamCallOutcome, again: &[Duration]) -> UpstreamCallRecord {
+fn upstream_call(path: &str, outcome: UpstreamCallOutcome, again: &[Duration]) -> UpstreamCallRecord {
     let again = again.to_vec();
     let span = (Duration::from_millis(1), Some(Duration::from_millis(2)));
     let (service, method, path) = ("up".into(), Method::GET, path.to_owned());
     UpstreamCallRecord { service, method, path, address: None, outcome, retry_times: again, span }
 }
 
-fn spans() -> Vec<OtlpSpan> {
-    spans_of("/query", "/b")
+fn default_spans() -> Vec<OtlpSpan> {
+    request_spans("/query", "/b")
 }
 
 /// Returns the spans of a request for `path`, whose second call is for `called`.
-fn spans_of(path: &str, called: &str) -> Vec<OtlpSpan> {
+fn request_spans(path: &str, called: &str) -> Vec<OtlpSpan> {
     let ours = SpanContext { trace_id: 7, span_id: 9, sampled: true };
     let trace = RequestTrace::new_recorded(ours, None);
     drop(trace.start_phase("run"));
     let began = Instant::now();
     let again = [Duration::from_micros(1200), Duration::from_micros(1500)];
     let made = [
-        made("/a?secret=hush", UpstreamCallOutcome::Status(200), &[]),
-        made(called, UpstreamCallOutcome::NoAnswer, &again),
+        upstream_call("/a?secret=hush", UpstreamCallOutcome::Status(200), &[]),
+        upstream_call(called, UpstreamCallOutcome::NoAnswer, &again),
     ];
     let finished = FinishedRequest {
         trace: &trace,
         context: ours,
         parent: Some(8),
-        began: (began, SystemTime::UNIX_EPOCH + Duration::from_secs(1)),
-        answered: Some(began + Duration::from_millis(3)),
-        took: Duration::from_millis(5),
+        started_at: (began, SystemTime::UNIX_EPOCH + Duration::from_secs(1)),
+        response_started_at: Some(began + Duration::from_millis(3)),
+        duration: Duration::from_millis(5),
         method: &Method::from_bytes(b"BREW").unwrap(),
         path,
         version: Version::HTTP_2,
@@ -114,7 +114,7 @@ fn spans_of(path: &str, called: &str) -> Vec<OtlpSpan> {
         route: Some(("/query", "query")),
         status: Some(StatusCode::BAD_GATEWAY),
         code: Some("upstream-broken"),
-        made: (&made, began),
+        upstream_calls: (&made, began),
     };
     finished.spans()
 }
@@ -129,7 +129,7 @@ fn attribute(span: &OtlpSpan, key: &str) -> Option<String> {
 
 #[test]
 fn a_request_span_contains_its_phases_and_calls() {
-    let spans = spans();
+    let spans = default_spans();
     let kinds: Vec<_> = spans.iter().map(|span| (&*span.name, span.kind)).collect();
     let calls = [("GET up", CLIENT), ("GET up", CLIENT)];
     assert_eq!(
@@ -164,18 +164,18 @@ fn a_request_span_contains_its_phases_and_calls() {
 #[test]
 fn truncates_long_paths_in_spans() {
     let long = "/ü".repeat(MAX_PATH);
-    let spans = spans_of(&long, &long);
+    let spans = request_spans(&long, &long);
     for span in [0, 4] {
         let path = attribute(&spans[span], "url.path").expect("a path");
         assert!(long.starts_with(&path) && (MAX_PATH - 1..=MAX_PATH).contains(&path.len()), "{}", path.len());
     }
     let just = "a".repeat(MAX_PATH);
-    assert_eq!(attribute(&spans_of(&just, "/")[0], "url.path"), Some(just));
+    assert_eq!(attribute(&request_spans(&just, "/")[0], "url.path"), Some(just));
 }
 
 #[test]
 fn a_retried_call_has_a_span_for_each_attempt() {
-    let spans = spans();
+    let spans = default_spans();
     let attempts: Vec<_> = spans.iter().filter(|span| span.name == "attempt").collect();
     assert_eq!(attempts.len(), 3, "a call that was sent once has none");
     assert!(attempts.iter().all(|span| span.parent_span_id == spans[4].span_id));
@@ -194,7 +194,7 @@ fn a_retried_call_has_a_span_for_each_attempt() {
 async fn an_unreachable_collector_only_costs_spans_which_are_counted() {
     let tally = Arc::<SpanCounts>::default();
     let tracer = RequestTracer::new(&config(1.0), Arc::clone(&tally)).unwrap();
-    let one = spans();
+    let one = default_spans();
     let rounds = (1 << 15) / one.len();
     // Nothing takes them meanwhile: the queue fills, and the excess is dropped at once.
     (0..rounds).for_each(|_| tracer.exporter.push(one.clone()));

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const CHOICES: [&str; 3] = ["x-forwarded-for", "forwarded", "cf-connecting-ip"];
+const CLIENT_HEADERS: [&str; 3] = ["x-forwarded-for", "forwarded", "cf-connecting-ip"];
 
 fn proxies(header: &str) -> TrustedProxies {
     TrustedProxies::new(&["10.0.0.0/8".to_owned(), "2001:db8::1".to_owned()], header)
@@ -16,28 +16,28 @@ fn request(fields: &[(&str, &str)]) -> Request<()> {
 }
 
 /// Returns the client that a peer's headers identify, and the request as it is forwarded.
-fn settled(header: &str, peer: &str, fields: &[(&str, &str)]) -> (String, Request<()>) {
+fn resolve_client(header: &str, peer: &str, fields: &[(&str, &str)]) -> (String, Request<()>) {
     let mut request = request(fields);
     let peer = peer.parse().unwrap();
     let proxies = proxies(header);
-    let client = proxies.client(peer, false, request.headers());
-    client.iter().for_each(|client| proxies.write(client, &mut request));
+    let client = proxies.proxied_client(peer, false, request.headers());
+    client.iter().for_each(|client| proxies.write_forwarded(client, &mut request));
     (client.map_or(peer, |client| client.address()).to_string(), request)
 }
 
-fn client(header: &str, peer: &str, fields: &[(&str, &str)]) -> String {
-    settled(header, peer, fields).0
+fn client_address(header: &str, peer: &str, fields: &[(&str, &str)]) -> String {
+    resolve_client(header, peer, fields).0
 }
 
-fn all<'a>(request: &'a Request<()>, name: &str) -> Vec<&'a str> {
+fn header_values<'a>(request: &'a Request<()>, name: &str) -> Vec<&'a str> {
     request.headers().get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
 }
 
 #[test]
 fn ignores_forwarding_headers_of_untrusted_peers() {
-    for header in CHOICES {
+    for header in CLIENT_HEADERS {
         for value in ["for=198.51.100.7", "198.51.100.7"] {
-            assert_eq!(client(header, "192.0.2.1", &[(header, value)]), "192.0.2.1");
+            assert_eq!(client_address(header, "192.0.2.1", &[(header, value)]), "192.0.2.1");
         }
     }
 }
@@ -75,8 +75,8 @@ fn reads_the_client_from_a_trusted_proxy() {
         ("forwarded", "for = 198.51.100.7", "10.0.0.1"),
         ("cf-connecting-ip", "198.51.100.7", "198.51.100.7"),
     ] {
-        assert_eq!(client(name, "10.0.0.1", &[(name, value)]), expected, "{name}: {value}");
-        assert_eq!(client(name, "::ffff:10.0.0.1", &[(name, value)]), expected, "{name}: {value}");
+        assert_eq!(client_address(name, "10.0.0.1", &[(name, value)]), expected, "{name}: {value}");
+        assert_eq!(client_address(name, "::ffff:10.0.0.1", &[(name, value)]), expected, "{name}: {value}");
     }
 }
 
@@ -87,10 +87,10 @@ fn joins_the_lines_of_a_header_to_one_list() {
         ("x-forwarded-for", "198.51.100.7"),
         ("x-forwarded-for", "10.2.2.2"),
     ];
-    assert_eq!(client("x-forwarded-for", "10.0.0.1", &lines), "198.51.100.7");
+    assert_eq!(client_address("x-forwarded-for", "10.0.0.1", &lines), "198.51.100.7");
     // An open quote ends with its line.
     let lines = [("forwarded", "for=\""), ("forwarded", "for=198.51.100.7")];
-    assert_eq!(client("forwarded", "10.0.0.1", &lines), "198.51.100.7");
+    assert_eq!(client_address("forwarded", "10.0.0.1", &lines), "198.51.100.7");
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn reads_only_the_configured_header() {
         ("cf-connecting-ip", "203.0.113.9"),
         ("x-real-ip", "6.6.6.7"),
     ];
-    let clients = CHOICES.map(|header| client(header, "10.0.0.1", &fields));
+    let clients = CLIENT_HEADERS.map(|header| client_address(header, "10.0.0.1", &fields));
     assert_eq!(clients, ["198.51.100.7", "6.6.6.6", "203.0.113.9"]);
-    assert_eq!(client("x-forwarded-for", "10.0.0.1", &[("forwarded", "for=6.6.6.6")]), "10.0.0.1");
+    assert_eq!(client_address("x-forwarded-for", "10.0.0.1", &[("forwarded", "for=6.6.6.6")]), "10.0.0.1");
 }
 
 #[test]
@@ -111,11 +111,14 @@ fn strips_a_custom_client_header_from_clients() {
     let proxies = proxies("x-shop-client");
     let forged = [("x-shop-client", "6.6.6.6"), ("x_shop_client", "6.6.6.6"), ("x-shop_client", "6.6.6.6")];
     let mut stranger = request(&forged);
-    proxies.strip(stranger.headers_mut());
+    proxies.strip_custom_header(stranger.headers_mut());
     assert_eq!(stranger.headers().len(), 1, "{stranger:?}");
     let fields = [("x-shop-client", "6.6.6.6, 198.51.100.7"), forged[1], forged[2]];
-    let (client, request) = settled("x-shop-client", "10.0.0.1", &fields);
-    assert_eq!((client.as_str(), all(&request, "x-shop-client")), ("198.51.100.7", vec!["198.51.100.7"]));
+    let (client, request) = resolve_client("x-shop-client", "10.0.0.1", &fields);
+    assert_eq!(
+        (client.as_str(), header_values(&request, "x-shop-client")),
+        ("198.51.100.7", vec!["198.51.100.7"])
+    );
     assert!(!format!("{request:?}").contains("6.6.6.6"), "{request:?}");
 }
 
@@ -133,16 +136,16 @@ fn forwarded_headers_are_consistent() {
         ("x_forwarded_for", "6.6.6.6"),
         ("x_forwarded_prefix", "/shop"),
     ];
-    let (_, request) = settled("x-forwarded-for", "10.0.0.1", &fields);
+    let (_, request) = resolve_client("x-forwarded-for", "10.0.0.1", &fields);
     let chain = "for=\"[2001:db8::2]\";host=\"shop.example\";proto=https, for=10.9.9.9, for=10.0.0.1";
-    assert_eq!(all(&request, "forwarded"), [chain]);
-    assert_eq!(all(&request, "x-forwarded-for"), ["2001:db8::2, 10.9.9.9, 10.0.0.1"]);
-    assert_eq!(all(&request, "x-forwarded-proto"), ["https"]);
-    assert_eq!(all(&request, "x-forwarded-host"), ["shop.example"]);
-    assert_eq!(all(&request, "x-forwarded-port"), ["8443"]);
-    assert_eq!(all(&request, "x-real-ip"), ["2001:db8::2"]);
+    assert_eq!(header_values(&request, "forwarded"), [chain]);
+    assert_eq!(header_values(&request, "x-forwarded-for"), ["2001:db8::2, 10.9.9.9, 10.0.0.1"]);
+    assert_eq!(header_values(&request, "x-forwarded-proto"), ["https"]);
+    assert_eq!(header_values(&request, "x-forwarded-host"), ["shop.example"]);
+    assert_eq!(header_values(&request, "x-forwarded-port"), ["8443"]);
+    assert_eq!(header_values(&request, "x-real-ip"), ["2001:db8::2"]);
     for name in ["x-forwarded-ssl", "true-client-ip", "x_forwarded_for", "x_forwarded_prefix"] {
-        assert!(all(&request, name).is_empty(), "{name}");
+        assert!(header_values(&request, name).is_empty(), "{name}");
     }
 }
 
@@ -167,13 +170,13 @@ fn passes_on_only_those_claims_of_a_proxy_that_the_operator_lists() {
     ];
     let peer = "10.0.0.1".parse().unwrap();
     for (listed, expected) in [(vec![], None), (vec!["X-Forwarded-Prefix".to_owned()], Some("/shop"))] {
-        let proxies = proxies("x-forwarded-for").passing(&listed);
+        let proxies = proxies("x-forwarded-for").with_passed_headers(&listed);
         let mut request = request(&[&overrides[..], &more[..]].concat());
-        let client = proxies.client(peer, false, request.headers()).unwrap();
-        proxies.write(&client, &mut request);
-        assert_eq!(all(&request, "x-forwarded-prefix"), expected.as_slice());
+        let client = proxies.proxied_client(peer, false, request.headers()).unwrap();
+        proxies.write_forwarded(&client, &mut request);
+        assert_eq!(header_values(&request, "x-forwarded-prefix"), expected.as_slice());
         for (name, _) in overrides.iter().chain(&more[1..]) {
-            assert!(all(&request, name).is_empty(), "{name}");
+            assert!(header_values(&request, name).is_empty(), "{name}");
         }
     }
     for name in [
@@ -204,20 +207,20 @@ fn passes_on_only_those_claims_of_a_proxy_that_the_operator_lists() {
 fn host_and_scheme_come_from_the_clients_element() {
     let value = "for=6.6.6.6;proto=http;host=evil.example, for=198.51.100.7;proto=https;host=shop.example, for=10.3.3.3;proto=http";
     let (_, request) =
-        settled("forwarded", "10.0.0.1", &[("forwarded", value), ("x-forwarded-proto", "http")]);
-    assert_eq!(all(&request, "x-forwarded-proto"), ["https"]);
-    assert_eq!(all(&request, "x-forwarded-host"), ["shop.example"]);
+        resolve_client("forwarded", "10.0.0.1", &[("forwarded", value), ("x-forwarded-proto", "http")]);
+    assert_eq!(header_values(&request, "x-forwarded-proto"), ["https"]);
+    assert_eq!(header_values(&request, "x-forwarded-host"), ["shop.example"]);
     let fields = [
         ("x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.3.3.3"),
         ("x-forwarded-proto", "http, https, http"),
         ("x-forwarded-host", "evil.example, shop.example"),
         ("x-forwarded-port", "1, 8443, 3"),
     ];
-    let (_, request) = settled("x-forwarded-for", "10.0.0.1", &fields);
-    assert_eq!(all(&request, "x-forwarded-proto"), ["https"]);
-    assert_eq!(all(&request, "x-forwarded-port"), ["8443"]);
+    let (_, request) = resolve_client("x-forwarded-for", "10.0.0.1", &fields);
+    assert_eq!(header_values(&request, "x-forwarded-proto"), ["https"]);
+    assert_eq!(header_values(&request, "x-forwarded-port"), ["8443"]);
     assert_eq!(
-        all(&request, "x-forwarded-host"),
+        header_values(&request, "x-forwarded-host"),
         ["inner.example"],
         "two hosts for three hops are ambiguous"
     );
@@ -233,38 +236,42 @@ fn does_not_forward_malformed_values() {
         ("x-forwarded-port", "65536"),
     ] {
         let fields = [("x-forwarded-for", "198.51.100.7"), (name, value)];
-        let (_, request) = settled("x-forwarded-for", "10.0.0.1", &fields);
-        assert!(!all(&request, name).contains(&value), "{name}: {value}");
+        let (_, request) = resolve_client("x-forwarded-for", "10.0.0.1", &fields);
+        assert!(!header_values(&request, name).contains(&value), "{name}: {value}");
         assert_eq!(
-            all(&request, "forwarded"),
+            header_values(&request, "forwarded"),
             ["for=198.51.100.7;host=\"inner.example\";proto=http, for=10.0.0.1"]
         );
     }
     let fields = [("x-forwarded-host", "shop.example:8443"), ("x-forwarded-port", "80")];
-    let (_, request) = settled("x-forwarded-for", "10.0.0.1", &fields);
-    assert!(all(&request, "x-forwarded-port").is_empty(), "the host has a port");
+    let (_, request) = resolve_client("x-forwarded-for", "10.0.0.1", &fields);
+    assert!(header_values(&request, "x-forwarded-port").is_empty(), "the host has a port");
 }
 
 #[test]
 fn follows_a_bounded_number_of_proxies() {
     let row = vec!["10.0.0.9"; 10_000].join(",");
-    let (client, request) = settled("x-forwarded-for", "10.0.0.1", &[("x-forwarded-for", &row)]);
+    let (client, request) = resolve_client("x-forwarded-for", "10.0.0.1", &[("x-forwarded-for", &row)]);
     assert_eq!(client, "10.0.0.9");
-    assert_eq!(all(&request, "x-forwarded-for")[0].split(", ").count(), MAX_PROXIES + 1);
+    assert_eq!(header_values(&request, "x-forwarded-for")[0].split(", ").count(), MAX_PROXIES + 1);
 }
 
 #[test]
 fn reads_a_bounded_number_of_elements() {
     let row = |count: usize| vec!["for=10.0.0.9"; count].join(",");
     let (most, more) = (row(MAX_PARTS), row(MAX_PARTS + 1));
-    let (found, settled) = settled("forwarded", "10.0.0.1", &[("forwarded", &most)]);
+    let (found, settled) = resolve_client("forwarded", "10.0.0.1", &[("forwarded", &most)]);
     assert_eq!(found, "10.0.0.9");
-    assert_eq!(all(&settled, "forwarded")[0].split(", ").count(), MAX_PROXIES + 1);
-    assert_eq!(client("forwarded", "10.0.0.1", &[("forwarded", &more)]), "10.0.0.1", "a malformed line");
+    assert_eq!(header_values(&settled, "forwarded")[0].split(", ").count(), MAX_PROXIES + 1);
+    assert_eq!(
+        client_address("forwarded", "10.0.0.1", &[("forwarded", &more)]),
+        "10.0.0.1",
+        "a malformed line"
+    );
     let lines = [("forwarded", more.as_str()), ("forwarded", "for=198.51.100.7")];
-    assert_eq!(client("forwarded", "10.0.0.1", &lines), "198.51.100.7");
+    assert_eq!(client_address("forwarded", "10.0.0.1", &lines), "198.51.100.7");
     let many = request(&[("forwarded", most.as_str()); 50]);
-    assert_eq!(elements(many.headers()).len(), MAX_PARTS);
+    assert_eq!(forwarded_elements(many.headers()).len(), MAX_PARTS);
 }
 
 proptest! {
@@ -273,15 +280,15 @@ proptest! {
         text in "(for=|6\\.6\\.6\\.6|10\\.0\\.0\\.2|[2001:db8::2]|\"|,|;|:80|proto=https| |_x|host=a){0,8}",
         choice in 0..3_usize,
     ) {
-        let header = CHOICES[choice];
-        let (client, request) = settled(header, "10.0.0.1", &[("forwarded", &text), ("x-forwarded-for", &text), ("x-real-ip", "6.6.6.6")]);
-        prop_assert_eq!(all(&request, "x-real-ip"), [client.as_str()]);
-        let chain = all(&request, "x-forwarded-for");
+        let header = CLIENT_HEADERS[choice];
+        let (client, request) = resolve_client(header, "10.0.0.1", &[("forwarded", &text), ("x-forwarded-for", &text), ("x-real-ip", "6.6.6.6")]);
+        prop_assert_eq!(header_values(&request, "x-real-ip"), [client.as_str()]);
+        let chain = header_values(&request, "x-forwarded-for");
         prop_assert_eq!(chain.len(), 1);
         prop_assert_eq!(chain[0].split(", ").next(), Some(client.as_str()));
-        let again = proxies("x-forwarded-for").read("10.0.0.3".parse().unwrap(), false, request.headers());
+        let again = proxies("x-forwarded-for").read_forwarded("10.0.0.3".parse().unwrap(), false, request.headers());
         prop_assert_eq!(again.address().to_string(), client.clone());
-        let again = proxies("forwarded").read("10.0.0.3".parse().unwrap(), false, request.headers());
+        let again = proxies("forwarded").read_forwarded("10.0.0.3".parse().unwrap(), false, request.headers());
         prop_assert_eq!(again.address().to_string(), client);
     }
 }

@@ -48,12 +48,12 @@ The same limit has one key everywhere. The parameters of the header `ORFA-Limit`
 const WIDTH: usize = 120;
 
 /// Renders the page of this schema, with an example in each section.
-pub(super) fn page(schema: &Value, examples: &[(&str, &str)]) -> String {
-    let mut writer = ReferenceWriter { root: schema, places: HashMap::new(), sections: Vec::new() };
-    writer.place("", schema);
+pub(super) fn render_page(schema: &Value, examples: &[(&str, &str)]) -> String {
+    let mut writer = ReferenceWriter { root: schema, section_paths: HashMap::new(), sections: Vec::new() };
+    writer.collect_sections("", schema);
     let mut page = OPENING.to_owned();
     for (path, schema) in &writer.sections {
-        page.push_str(&writer.section(path, schema));
+        page.push_str(&writer.render_section(path, schema));
         for (_, example) in examples.iter().filter(|(section, _)| section == path) {
             page.push_str(&format!("\n```yaml\n{example}```\n"));
         }
@@ -73,35 +73,35 @@ pub(super) fn definition<'a>(root: &'a Value, schema: &'a Value) -> (&'a str, &'
 struct ReferenceWriter<'a> {
     root: &'a Value,
     /// The section of each definition: the first path at which it may occur.
-    places: HashMap<&'a str, String>,
+    section_paths: HashMap<&'a str, String>,
     sections: Vec<(String, &'a Value)>,
 }
 
 impl<'a> ReferenceWriter<'a> {
     /// Finds the sections at a path and below it.
-    fn place(&mut self, path: &str, schema: &'a Value) {
+    fn collect_sections(&mut self, path: &str, schema: &'a Value) {
         let (name, schema) = definition(self.root, schema);
         if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
-            if !name.is_empty() && self.places.contains_key(name) {
+            if !name.is_empty() && self.section_paths.contains_key(name) {
                 return;
             }
-            self.places.insert(name, path.to_owned());
+            self.section_paths.insert(name, path.to_owned());
             self.sections.push((path.to_owned(), schema));
             let dot = if path.is_empty() { "" } else { "." };
             for (field, schema) in properties {
-                self.place(&format!("{path}{dot}{field}"), schema);
+                self.collect_sections(&format!("{path}{dot}{field}"), schema);
             }
         }
         if let Some(each) = schema.get("items") {
-            self.place(&format!("{path}[]"), each);
+            self.collect_sections(&format!("{path}[]"), each);
         }
         if let Some(each) = schema.get("additionalProperties").filter(|each| each.is_object()) {
-            self.place(&format!("{path}.NAME"), each);
+            self.collect_sections(&format!("{path}.NAME"), each);
         }
-        branches(schema).for_each(|branch| self.place(path, branch));
+        branches(schema).for_each(|branch| self.collect_sections(path, branch));
     }
 
-    fn section(&self, path: &str, schema: &Value) -> String {
+    fn render_section(&self, path: &str, schema: &Value) -> String {
         let of_the_top = path.trim_end_matches("[]").trim_end_matches(".NAME");
         let level = if of_the_top.contains(['.', '[']) { "###" } else { "##" };
         let heading = if path.is_empty() { "At the top".to_owned() } else { format!("`{path}`") };
@@ -109,19 +109,19 @@ impl<'a> ReferenceWriter<'a> {
             schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
         let row = |(name, field): (&String, &Value)| {
             let is_required = required.iter().any(|required| *required == name);
-            let default = if is_required { "required".to_owned() } else { default(field) };
-            format!("| `{name}` | {} | {default} | {} |\n", self.kind(field), self.meaning(field))
+            let default = if is_required { "required".to_owned() } else { format_default(field) };
+            format!("| `{name}` | {} | {default} | {} |\n", self.type_name(field), self.field_meaning(field))
         };
         let rows: String =
             schema.get("properties").and_then(Value::as_object).into_iter().flatten().map(row).collect();
-        let about = wrapped(&text(schema));
+        let about = wrap_text(&description_text(schema));
         format!(
             "\n{level} {heading}\n\n{about}\n\n| field | type | default | meaning |\n| --- | --- | --- | --- |\n{rows}"
         )
     }
 
     /// Returns the name of a value's type.
-    fn kind(&self, schema: &Value) -> String {
+    fn type_name(&self, schema: &Value) -> String {
         let (name, schema) = definition(self.root, schema);
         match name {
             "DurationConfig" => return "time span".to_owned(),
@@ -131,28 +131,31 @@ impl<'a> ReferenceWriter<'a> {
             _ => {}
         }
         if schema.get("properties").is_some() {
-            return self.places.get(name).map_or("map".to_owned(), |path| format!("[map](#{})", slug(path)));
+            return self
+                .section_paths
+                .get(name)
+                .map_or("map".to_owned(), |path| format!("[map](#{})", slug(path)));
         }
-        let words: Vec<String> = words(schema).map(|word| format!("`{word}`")).collect();
+        let words: Vec<String> = keywords(schema).map(|word| format!("`{word}`")).collect();
         if !words.is_empty() {
             return words.join(", ");
         }
-        let mut kinds: Vec<String> = branches(schema).map(|branch| self.kind(branch)).collect();
+        let mut kinds: Vec<String> = branches(schema).map(|branch| self.type_name(branch)).collect();
         kinds.dedup();
         if !kinds.is_empty() {
             return kinds.join(" or ");
         }
         if let Some(each) = schema.get("items") {
-            return format!("list of {}", self.kind(each));
+            return format!("list of {}", self.type_name(each));
         }
         if let Some(each) = schema.get("additionalProperties").filter(|each| each.is_object()) {
-            return format!("map of names to {}", self.kind(each));
+            return format!("map of names to {}", self.type_name(each));
         }
         let kind = schema.get("type").and_then(Value::as_str);
         match kind {
             Some("boolean") => "`true` or `false`".to_owned(),
-            Some("integer") => format!("whole number{}", bounds(schema)),
-            Some("number") => format!("number{}", bounds(schema)),
+            Some("integer") => format!("whole number{}", format_bounds(schema)),
+            Some("number") => format!("number{}", format_bounds(schema)),
             Some("array") => "list".to_owned(),
             Some("object") => "map".to_owned(),
             _ => "text".to_owned(),
@@ -160,14 +163,14 @@ impl<'a> ReferenceWriter<'a> {
     }
 
     /// Returns the meaning of a field, and of its keywords if it has a choice of them.
-    fn meaning(&self, field: &Value) -> String {
+    fn field_meaning(&self, field: &Value) -> String {
         let (_, schema) = definition(self.root, field);
         let about = |branch: &Value| {
             let word = branch.get("const").and_then(Value::as_str)?;
-            Some(format!(" `{word}`: {}", text(branch)))
+            Some(format!(" `{word}`: {}", description_text(branch)))
         };
         let words: String = branches(schema).filter_map(about).collect();
-        format!("{}{words}", text(field)).replace('|', "\\|")
+        format!("{}{words}", description_text(field)).replace('|', "\\|")
     }
 }
 
@@ -177,13 +180,13 @@ fn branches(schema: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Returns the keywords of a value.
-fn words(schema: &Value) -> impl Iterator<Item = &str> {
+fn keywords(schema: &Value) -> impl Iterator<Item = &str> {
     let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten();
     let constants = branches(schema).filter_map(|branch| branch.get("const")).chain(schema.get("const"));
     listed.chain(constants).filter_map(Value::as_str)
 }
 
-fn bounds(schema: &Value) -> String {
+fn format_bounds(schema: &Value) -> String {
     let number = |key: &str| schema.get(key).and_then(Value::as_f64).filter(|number| *number != 0.0);
     match (number("minimum"), number("maximum")) {
         (Some(least), Some(most)) => format!(", {least} to {most}"),
@@ -193,32 +196,33 @@ fn bounds(schema: &Value) -> String {
     }
 }
 
-fn default(field: &Value) -> String {
+fn format_default(field: &Value) -> String {
     match field.get("default") {
         Some(Value::Array(items)) if items.is_empty() => "empty".to_owned(),
         Some(Value::Object(members)) if members.is_empty() => "empty".to_owned(),
         Some(Value::Array(items)) => {
-            format!("`[{}]`", items.iter().map(plain).collect::<Vec<_>>().join(", "))
+            format!("`[{}]`", items.iter().map(format_plain).collect::<Vec<_>>().join(", "))
         }
-        Some(Value::Object(members)) => format!("`{}`", flow(members)),
+        Some(Value::Object(members)) => format!("`{}`", format_flow_map(members)),
         Some(Value::String(text)) if text.is_empty() => "empty".to_owned(),
-        Some(value) => format!("`{}`", plain(value)),
+        Some(value) => format!("`{}`", format_plain(value)),
         None => String::new(),
     }
 }
 
 /// Formats a map on one line, in YAML's flow style.
-fn flow(members: &Map<String, Value>) -> String {
-    let members: Vec<_> = members.iter().map(|(name, value)| format!("{name}: {}", plain(value))).collect();
+fn format_flow_map(members: &Map<String, Value>) -> String {
+    let members: Vec<_> =
+        members.iter().map(|(name, value)| format!("{name}: {}", format_plain(value))).collect();
     format!("{{ {} }}", members.join(", "))
 }
 
-fn plain(value: &Value) -> String {
+fn format_plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Returns a description on one line.
-fn text(schema: &Value) -> String {
+fn description_text(schema: &Value) -> String {
     schema
         .get("description")
         .and_then(Value::as_str)
@@ -229,7 +233,7 @@ fn text(schema: &Value) -> String {
 }
 
 /// Breaks a text into lines of at most [`WIDTH`] characters.
-fn wrapped(text: &str) -> String {
+fn wrap_text(text: &str) -> String {
     let options = Options::new(WIDTH)
         .wrap_algorithm(WrapAlgorithm::FirstFit)
         .word_separator(WordSeparator::AsciiSpace)

@@ -53,8 +53,8 @@ pub(super) struct TestIssuer {
 #[derive(Clone)]
 pub(super) struct JwksServer {
     pub(super) address: SocketAddr,
-    answer: Arc<Mutex<JwksServerResponse>>,
-    asked: Arc<AtomicUsize>,
+    response: Arc<Mutex<JwksServerResponse>>,
+    request_count: Arc<AtomicUsize>,
 }
 
 #[derive(Clone)]
@@ -112,12 +112,12 @@ impl TestIssuer {
     }
 
     /// A valid token signed with the RSA key.
-    pub(super) fn good(&self) -> String {
+    pub(super) fn valid_token(&self) -> String {
         self.token(&json!({ "alg": "RS256", "kid": "rsa" }), &claims(), b"")
     }
 
     /// A valid token signed with the elliptic curve key.
-    pub(super) fn good_by(&self, kid: &str) -> String {
+    pub(super) fn valid_token_by(&self, kid: &str) -> String {
         self.token(&json!({ "alg": "ES256", "kid": kid }), &claims(), b"")
     }
 }
@@ -140,7 +140,7 @@ impl JwksServer {
     pub(super) async fn new(answer: JwksServerResponse) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let place = Self { address, answer: Arc::new(Mutex::new(answer)), asked: Arc::default() };
+        let place = Self { address, response: Arc::new(Mutex::new(answer)), request_count: Arc::default() };
         let served = place.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -154,8 +154,8 @@ impl JwksServer {
     }
 
     async fn serve(self, _: Request<Incoming>) -> Result<Response<StreamedServiceBody>, hyper::Error> {
-        self.asked.fetch_add(1, SeqCst);
-        let answer = self.answer.lock().unwrap().clone();
+        self.request_count.fetch_add(1, SeqCst);
+        let answer = self.response.lock().unwrap().clone();
         Ok(match answer {
             JwksServerResponse::Text(text) => Response::new(body::full(text)),
             JwksServerResponse::Status(status) => {
@@ -171,11 +171,11 @@ impl JwksServer {
         })
     }
 
-    pub(super) fn answers(&self, answer: JwksServerResponse) {
-        *self.answer.lock().unwrap() = answer;
+    pub(super) fn set_response(&self, answer: JwksServerResponse) {
+        *self.response.lock().unwrap() = answer;
     }
 
-    pub(super) fn asked(&self) -> usize {
-        self.asked.load(SeqCst)
+    pub(super) fn request_count(&self) -> usize {
+        self.request_count.load(SeqCst)
     }
 }

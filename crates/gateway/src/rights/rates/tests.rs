@@ -10,12 +10,12 @@ fn rate(requests: &str, burst: Option<u32>) -> RateLimit {
     RateLimit::new(&RateConfig { requests: Some(requests.parse().unwrap()), burst, ..RateConfig::default() })
 }
 
-fn nobody(address: impl Into<IpAddr>) -> AccountOwner {
-    AccountOwner::of(&CallerId::Anonymous, address.into())
+fn anonymous_owner(address: impl Into<IpAddr>) -> AccountOwner {
+    AccountOwner::from_caller(&CallerId::Anonymous, address.into())
 }
 
-fn named(name: &str) -> AccountOwner {
-    AccountOwner::of(&CallerId::Named(name.into()), Ipv4Addr::LOCALHOST.into())
+fn named_owner(name: &str) -> AccountOwner {
+    AccountOwner::from_caller(&CallerId::Named(name.into()), Ipv4Addr::LOCALHOST.into())
 }
 
 proptest! {
@@ -31,7 +31,7 @@ proptest! {
         let (mut now, mut taken) = (start, Vec::new());
         for step in steps {
             now += Duration::from_millis(step);
-            if accounts.take(&named("a"), &rate, now).is_ok() {
+            if accounts.charge_request(&named_owner("a"), &rate, now).is_ok() {
                 taken.push(now);
             }
         }
@@ -49,10 +49,10 @@ proptest! {
         let accounts = AccountTable::new(now);
         let rate = rate(&format!("{count}/m"), Some(burst));
         for _ in 0..asked {
-            if let Err(over) = accounts.take(&named("a"), &rate, now) {
+            if let Err(over) = accounts.charge_request(&named_owner("a"), &rate, now) {
                 let RateLimitExceeded::Requests(wait) = over else { panic!("{over:?}") };
                 now += wait;
-                prop_assert!(accounts.take(&named("a"), &rate, now).is_ok());
+                prop_assert!(accounts.charge_request(&named_owner("a"), &rate, now).is_ok());
             }
         }
     }
@@ -63,22 +63,22 @@ fn callers_addresses_and_networks_have_separate_accounts() {
     let now = Instant::now();
     let accounts = AccountTable::new(now);
     let rate = rate("1/h", None);
-    let take = |owner: &AccountOwner| accounts.take(owner, &rate, now).is_ok();
-    assert!(take(&named("a")) && take(&named("b")) && !take(&named("a")));
+    let take = |owner: &AccountOwner| accounts.charge_request(owner, &rate, now).is_ok();
+    assert!(take(&named_owner("a")) && take(&named_owner("b")) && !take(&named_owner("a")));
     assert!(
-        take(&AccountOwner::of(&CallerId::Subject("a".into()), Ipv4Addr::LOCALHOST.into())),
+        take(&AccountOwner::from_caller(&CallerId::Subject("a".into()), Ipv4Addr::LOCALHOST.into())),
         "not the config's `a`"
     );
     let v4 = Ipv4Addr::new(192, 0, 2, 1);
-    assert!(take(&nobody(v4)) && take(&nobody(Ipv4Addr::new(192, 0, 2, 2))));
-    assert!(!take(&nobody(v4.to_ipv6_mapped())), "the same address in another form");
-    let v6 = |network, host| nobody(Ipv6Addr::new(0x2001, 0xdb8, 0, network, host, 0, 0, 1));
+    assert!(take(&anonymous_owner(v4)) && take(&anonymous_owner(Ipv4Addr::new(192, 0, 2, 2))));
+    assert!(!take(&anonymous_owner(v4.to_ipv6_mapped())), "the same address in another form");
+    let v6 = |network, host| anonymous_owner(Ipv6Addr::new(0x2001, 0xdb8, 0, network, host, 0, 0, 1));
     assert!(take(&v6(1, 1)) && !take(&v6(1, 2)) && take(&v6(2, 1)));
 }
 
 /// An anonymous client in one of the networks of a block.
-fn in_block(block: u16, network: u16) -> AccountOwner {
-    nobody(Ipv6Addr::new(0x2001, 0xdb8, block, network, 0, 0, 0, 1))
+fn owner_in_block(block: u16, network: u16) -> AccountOwner {
+    anonymous_owner(Ipv6Addr::new(0x2001, 0xdb8, block, network, 0, 0, 0, 1))
 }
 
 #[test]
@@ -86,16 +86,18 @@ fn a_block_has_sixteen_times_the_rates_of_a_network() {
     let now = Instant::now();
     let accounts = AccountTable::new(now);
     let requests = rate("1/h", None);
-    let is_admitted = |block, network| accounts.take(&in_block(block, network), &requests, now).is_ok();
+    let is_admitted =
+        |block, network| accounts.charge_request(&owner_in_block(block, network), &requests, now).is_ok();
     assert_eq!((0..100).filter(|network| is_admitted(1, *network)).count(), 16);
     assert!(is_admitted(2, 0), "another block");
     assert!(!is_admitted(2, 0), "a network has no more than without a block");
 
     let at_once = RateLimit::new(&RateConfig { max_in_flight: Some(2), ..RateConfig::default() });
-    let hold = |network| accounts.take(&in_block(3, network), &at_once, now).map(|(held, _)| held);
+    let hold =
+        |network| accounts.charge_request(&owner_in_block(3, network), &at_once, now).map(|(held, _)| held);
     let held: Vec<_> = (0..100).filter_map(|network| hold(network).ok()).collect();
     assert_eq!(held.len(), 32);
-    assert_eq!(hold(200).unwrap_err(), RateLimitExceeded::AtOnce(32));
+    assert_eq!(hold(200).unwrap_err(), RateLimitExceeded::InFlight(32));
     drop(held);
     assert!(hold(200).is_ok(), "both permits are released");
 }
@@ -106,10 +108,13 @@ fn a_block_pays_for_the_cpu_time_of_its_networks() {
     let accounts = AccountTable::new(now);
     let cpu = Some("1ms/h".parse().unwrap());
     let rate = RateLimit::new(&RateConfig { cpu, ..RateConfig::default() });
-    let (_, bill) = accounts.take(&in_block(1, 1), &rate, now).unwrap();
+    let (_, bill) = accounts.charge_request(&owner_in_block(1, 1), &rate, now).unwrap();
     CpuAccounting::charge(&*bill.unwrap(), Duration::from_millis(50));
-    assert!(matches!(accounts.take(&in_block(1, 2), &rate, now), Err(RateLimitExceeded::Cpu(_))));
-    assert!(accounts.take(&in_block(2, 1), &rate, now).is_ok());
+    assert!(matches!(
+        accounts.charge_request(&owner_in_block(1, 2), &rate, now),
+        Err(RateLimitExceeded::Cpu(_))
+    ));
+    assert!(accounts.charge_request(&owner_in_block(2, 1), &rate, now).is_ok());
 }
 
 #[test]
@@ -117,9 +122,9 @@ fn requests_above_the_limit_of_a_network_are_not_charged_to_its_block() {
     let now = Instant::now();
     let accounts = AccountTable::new(now);
     let rate = rate("1/h", None);
-    let admitted = (0..100).filter(|_| accounts.take(&in_block(1, 1), &rate, now).is_ok());
+    let admitted = (0..100).filter(|_| accounts.charge_request(&owner_in_block(1, 1), &rate, now).is_ok());
     assert_eq!(admitted.count(), 1);
-    assert!(accounts.take(&in_block(1, 2), &rate, now).is_ok());
+    assert!(accounts.charge_request(&owner_in_block(1, 2), &rate, now).is_ok());
 }
 
 #[test]
@@ -127,7 +132,7 @@ fn requests_above_the_limit_of_a_block_are_not_charged_to_the_network() {
     let now = Instant::now();
     let accounts = AccountTable::new(now);
     let rate = rate("1/h", None);
-    let take = |network, now| accounts.take(&in_block(1, network), &rate, now).map(drop);
+    let take = |network, now| accounts.charge_request(&owner_in_block(1, network), &rate, now).map(drop);
     for network in 0..16 {
         take(network, now).unwrap();
     }
@@ -141,10 +146,11 @@ fn a_caller_in_cpu_debt_waits_until_it_is_earned() {
     let accounts = AccountTable::new(start);
     let cpu = Some("500ms/s".parse().unwrap());
     let rate = RateLimit::new(&RateConfig { cpu, ..RateConfig::default() });
-    let owner = named("a");
-    let account = accounts.account(&owner, 0);
-    account.charge(nanos(Duration::from_millis(1500)) * 2, 0);
-    let after = |millis| accounts.take(&owner, &rate, start + Duration::from_millis(millis)).map(drop);
+    let owner = named_owner("a");
+    let account = accounts.account_for(&owner, 0);
+    account.charge_cpu(nanos(Duration::from_millis(1500)) * 2, 0);
+    let after =
+        |millis| accounts.charge_request(&owner, &rate, start + Duration::from_millis(millis)).map(drop);
     // Three seconds' worth was used, and at most one is saved up.
     assert!(matches!(after(0), Err(RateLimitExceeded::Cpu(wait)) if wait.as_millis() == 2000));
     assert!(after(1999).is_err());
@@ -156,10 +162,13 @@ fn charges_a_run_to_its_caller() {
     let accounts = AccountTable::new(Instant::now());
     let cpu = Some("1ms/h".parse().unwrap());
     let rate = RateLimit::new(&RateConfig { cpu, ..RateConfig::default() });
-    let (_, bill) = accounts.take(&named("a"), &rate, Instant::now()).unwrap();
+    let (_, bill) = accounts.charge_request(&named_owner("a"), &rate, Instant::now()).unwrap();
     CpuAccounting::charge(&*bill.unwrap(), Duration::from_millis(50));
-    assert!(matches!(accounts.take(&named("a"), &rate, Instant::now()), Err(RateLimitExceeded::Cpu(_))));
-    assert!(accounts.take(&named("b"), &rate, Instant::now()).is_ok());
+    assert!(matches!(
+        accounts.charge_request(&named_owner("a"), &rate, Instant::now()),
+        Err(RateLimitExceeded::Cpu(_))
+    ));
+    assert!(accounts.charge_request(&named_owner("b"), &rate, Instant::now()).is_ok());
 }
 
 #[test]
@@ -167,9 +176,9 @@ fn releases_concurrency_permits() {
     let now = Instant::now();
     let accounts = AccountTable::new(now);
     let rate = RateLimit::new(&RateConfig { max_in_flight: Some(2), ..RateConfig::default() });
-    let take = || accounts.take(&named("a"), &rate, now).map(|(held, _)| held);
+    let take = || accounts.charge_request(&named_owner("a"), &rate, now).map(|(held, _)| held);
     let (first, _second) = (take().unwrap(), take().unwrap());
-    assert_eq!(take().unwrap_err(), RateLimitExceeded::AtOnce(2));
+    assert_eq!(take().unwrap_err(), RateLimitExceeded::InFlight(2));
     drop(first);
     assert!(take().is_ok());
 }
@@ -180,9 +189,12 @@ fn a_refused_request_releases_its_concurrency_permit() {
     let accounts = AccountTable::new(now);
     let requests = Some("1/h".parse().unwrap());
     let rate = RateLimit::new(&RateConfig { max_in_flight: Some(1), requests, ..RateConfig::default() });
-    drop(accounts.take(&named("a"), &rate, now));
+    drop(accounts.charge_request(&named_owner("a"), &rate, now));
     for _ in 0..3 {
-        assert!(matches!(accounts.take(&named("a"), &rate, now), Err(RateLimitExceeded::Requests(_))));
+        assert!(matches!(
+            accounts.charge_request(&named_owner("a"), &rate, now),
+            Err(RateLimitExceeded::Requests(_))
+        ));
     }
 }
 
@@ -191,12 +203,16 @@ fn bounds_accounts_and_forgets_heavy_users_last() {
     let start = Instant::now();
     let accounts = AccountTable::new(start);
     let rate = rate("1/s", Some(5));
-    let greedy = nobody(Ipv4Addr::new(10, 0, 0, 1));
-    while accounts.take(&greedy, &rate, start).is_ok() {}
+    let greedy = anonymous_owner(Ipv4Addr::new(10, 0, 0, 1));
+    while accounts.charge_request(&greedy, &rate, start).is_ok() {}
     for address in 0..300_000_u32 {
         let now = start + Duration::from_micros(u64::from(address));
-        let _ = accounts.take(&nobody(Ipv4Addr::from_bits(0x0b00_0000 + address)), &rate, now);
+        let _ =
+            accounts.charge_request(&anonymous_owner(Ipv4Addr::from_bits(0x0b00_0000 + address)), &rate, now);
     }
-    assert!(accounts.len() <= ACCOUNTS);
-    assert!(accounts.take(&greedy, &rate, start + Duration::from_millis(400)).is_err(), "it was forgotten");
+    assert!(accounts.len() <= MAX_ACCOUNTS);
+    assert!(
+        accounts.charge_request(&greedy, &rate, start + Duration::from_millis(400)).is_err(),
+        "it was forgotten"
+    );
 }

@@ -25,14 +25,14 @@ routes:
 const PATHS: &[&str] = &["/query", "/query", "/small", "/nowhere"];
 /// The maximum lifetime of a connection after its client's last action: the sum of the timeouts in
 /// `server.rs`.
-const LONGEST: Duration = Duration::from_secs(15 * 60);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// The largest frame that a client accepts by default (RFC 9113, 6.5.2), or that it announces.
 const LARGEST_FRAME: usize = 1 << 24;
 
 /// A gateway with in-memory connections.
 struct InMemoryGateway {
     runtime: Runtime,
-    current: Arc<ActiveConfig>,
+    active_config: Arc<ActiveConfig>,
 }
 
 impl InMemoryGateway {
@@ -40,18 +40,18 @@ impl InMemoryGateway {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         let guard = runtime.enter();
-        let current = rig::build(CONFIG);
+        let active_config = fixture::build_gateway(CONFIG);
         drop(guard);
-        Self { runtime, current }
+        Self { runtime, active_config }
     }
 
     /// Returns all that the gateway sends to a client with this script.
-    fn play(&self, script: &ClientScript) -> Vec<u8> {
+    fn run_script(&self, script: &ClientScript) -> Vec<u8> {
         self.runtime.block_on(async {
-            let rig::ServedConnection { client, serving, phase: _phase } =
-                rig::connect(&self.current, true, 1 << 16);
-            let sent = self::client(client, script).await;
-            let served = timeout(LONGEST, serving).await.expect("a connection that ends");
+            let fixture::ServedConnection { client, server_task: serving, phase: _phase } =
+                fixture::serve_connection(&self.active_config, true, 1 << 16);
+            let sent = self::play_client(client, script).await;
+            let served = timeout(SESSION_TIMEOUT, serving).await.expect("a connection that ends");
             let _ = served.expect("no panic");
             sent.await.expect("no panic")
         })
@@ -60,7 +60,7 @@ impl InMemoryGateway {
 
 /// Plays a client, which then waits for the gateway to end the connection. Returns the task that collects all
 /// that it read.
-async fn client(stream: DuplexStream, script: &ClientScript) -> tokio::task::JoinHandle<Vec<u8>> {
+async fn play_client(stream: DuplexStream, script: &ClientScript) -> tokio::task::JoinHandle<Vec<u8>> {
     let (mut reading, mut writing) = split(stream);
     let (goes_on, is_reading) = (Arc::new(Notify::new()), Arc::new(std::sync::atomic::AtomicBool::new(true)));
     let (wait, may) = (Arc::clone(&goes_on), Arc::clone(&is_reading));
@@ -100,7 +100,7 @@ async fn client(stream: DuplexStream, script: &ClientScript) -> tokio::task::Joi
 
 /// Asserts that the server follows the protocol: whole frames, only streams that the client opened, nothing
 /// after a stream's end, and no more data than the window allows.
-fn keeps_rules(sent: &[u8], script: &ClientScript) {
+fn assert_protocol_rules(sent: &[u8], script: &ClientScript) {
     let (mut rest, mut data) = (sent, 0_u64);
     let mut is_over: HashMap<u32, bool> = HashMap::new();
     while let Some((head, behind)) = rest.split_first_chunk::<9>() {
@@ -131,6 +131,6 @@ fn follows_the_protocol_for_any_frames() {
     let served = InMemoryGateway::new();
     ::fuzz::run("http2_frames", &[], |bytes| {
         let script = generate::script(&mut ByteChoices::new(bytes), PATHS);
-        keeps_rules(&served.play(&script), &script);
+        assert_protocol_rules(&served.run_script(&script), &script);
     });
 }

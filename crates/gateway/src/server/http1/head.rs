@@ -21,13 +21,13 @@ use crate::server::MAX_HEAD;
 /// The maximum number of empty lines before a request. Some clients send one after a body (RFC 9112, 2.2).
 const MAX_EMPTY_LINES: usize = 8;
 /// The headers that affect the connection or the framing and trailers of bodies.
-static SPECIAL: [HeaderName; 4] = [CONNECTION, EXPECT, TE, TRANSFER_ENCODING];
+static CONNECTION_HEADERS: [HeaderName; 4] = [CONNECTION, EXPECT, TE, TRANSFER_ENCODING];
 
 /// A request without its body.
 #[derive(Debug)]
 pub(super) struct RequestHead {
     pub(super) request: request::Parts,
-    pub(super) asked: RequestFraming,
+    pub(super) request_framing: RequestFraming,
     /// The size in bytes.
     pub(super) length: usize,
 }
@@ -40,24 +40,24 @@ pub(super) struct RequestFraming {
     /// The framing of the request's body.
     pub(super) framing: BodyFraming,
     /// Whether the request could be interpreted in two ways.
-    pub(super) is_doubtful: bool,
+    pub(super) is_ambiguous: bool,
     /// Whether the connection may be used for another request.
-    pub(super) stays: bool,
+    pub(super) keep_alive: bool,
     pub(super) expects_continue: bool,
-    pub(super) takes_trailers: bool,
+    pub(super) accepts_trailers: bool,
 }
 
 impl RequestFraming {
     /// The properties of a request that can't be parsed.
-    pub(super) fn unknown() -> Self {
+    pub(super) fn unparsed() -> Self {
         Self {
             version: Version::HTTP_11,
             is_head: false,
             framing: BodyFraming::Length(0),
-            is_doubtful: true,
-            stays: false,
+            is_ambiguous: true,
+            keep_alive: false,
             expects_continue: false,
-            takes_trailers: false,
+            accepts_trailers: false,
         }
     }
 
@@ -68,14 +68,14 @@ impl RequestFraming {
 
     /// Returns `None` if `Connection` has more options than are read: a field that such an option names would
     /// be sent on.
-    fn of(head: &request::Parts, has_bare_line_feed: bool) -> Option<Self> {
+    fn from_head(head: &request::Parts, has_bare_line_feed: bool) -> Option<Self> {
         let headers = &head.headers;
         // Most heads have none of these headers: one pass is cheaper than a lookup of each.
-        let is_special = headers.keys().any(|name| SPECIAL.contains(name));
+        let is_special = headers.keys().any(|name| CONNECTION_HEADERS.contains(name));
         if is_special && !is_within_member_limit(headers, &CONNECTION) {
             return None;
         }
-        let framing = framing(headers, head.version, is_special);
+        let framing = body_framing(headers, head.version, is_special);
         let says = |word| is_special && list_contains(headers, &CONNECTION, word);
         let is_old = head.version == Version::HTTP_10;
         let is_doubtful = has_bare_line_feed || framing.is_none();
@@ -84,16 +84,16 @@ impl RequestFraming {
             version: head.version,
             is_head: head.method == Method::HEAD,
             framing,
-            is_doubtful,
-            stays: !is_doubtful && !says(b"close") && (!is_old || says(b"keep-alive")),
+            is_ambiguous: is_doubtful,
+            keep_alive: !is_doubtful && !says(b"close") && (!is_old || says(b"keep-alive")),
             expects_continue: is_special && !is_old && headers.contains_key(EXPECT),
-            takes_trailers: is_special && accepts_trailers(headers),
+            accepts_trailers: is_special && accepts_trailers(headers),
         })
     }
 }
 
 /// Takes a head from the input, if it is complete. Skips empty lines before it, and counts them.
-pub(super) fn read(
+pub(super) fn read_head(
     input: &mut ReceiveBuffer,
     empty_lines: &mut usize,
 ) -> Option<Result<RequestHead, RequestRefusal>> {
@@ -111,10 +111,10 @@ pub(super) fn read(
     if length > MAX_HEAD {
         return Some(Err(RequestRefusal::HeadTooLarge));
     }
-    Some(parse(&input.take(length)))
+    Some(parse_head(&input.take(length)))
 }
 
-fn parse(text: &Bytes) -> Result<RequestHead, RequestRefusal> {
+fn parse_head(text: &Bytes) -> Result<RequestHead, RequestRefusal> {
     let malformed = |reason: &str| RequestRefusal::Malformed { reason: reason.to_owned() };
     let mut room = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut []);
@@ -139,13 +139,13 @@ fn parse(text: &Bytes) -> Result<RequestHead, RequestRefusal> {
     *request.headers_mut() =
         parse_fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is invalid"))?;
     let (head, ()) = request.into_parts();
-    let asked = RequestFraming::of(&head, has_bare_line_feed(text))
+    let asked = RequestFraming::from_head(&head, has_bare_line_feed(text))
         .ok_or_else(|| malformed(&format!("its `Connection` has more than {MAX_MEMBERS} options")))?;
-    Ok(RequestHead { request: head, asked, length: text.len() })
+    Ok(RequestHead { request: head, request_framing: asked, length: text.len() })
 }
 
 /// Returns the framing of the body, or `None` if it is ambiguous.
-fn framing(headers: &HeaderMap, version: Version, is_special: bool) -> Option<BodyFraming> {
+fn body_framing(headers: &HeaderMap, version: Version, is_special: bool) -> Option<BodyFraming> {
     match (is_special && is_chunked(headers).ok()?, content_length(headers).ok()?) {
         (false, length) => Some(BodyFraming::Length(length.unwrap_or(0))),
         (true, None) if version == Version::HTTP_11 => Some(BodyFraming::Chunked),

@@ -26,13 +26,13 @@ type HandledRequest = (String, bool, Option<Vec<u8>>);
 
 /// The result of sending requests on a connection.
 struct ConnectionTranscript {
-    seen: Vec<HandledRequest>,
+    requests: Vec<HandledRequest>,
     /// All bytes of the responses.
-    said: String,
+    responses: String,
 }
 
 /// Serves a connection with this handler in a task.
-fn served<F, B>(
+fn serve_with<F, B>(
     answer: impl FnMut(Request<StreamedServiceBody>, ClientInfo) -> F + Send + 'static,
 ) -> DuplexStream
 where
@@ -47,54 +47,62 @@ where
 }
 
 /// Sends pieces, and reads until the connection ends.
-async fn talk(pieces: &[&[u8]]) -> ConnectionTranscript {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let note = Arc::clone(&seen);
-    let mut peer = served(move |request: Request<StreamedServiceBody>, client: ClientInfo| {
+async fn run_connection(pieces: &[&[u8]]) -> ConnectionTranscript {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&requests);
+    let mut peer = serve_with(move |request: Request<StreamedServiceBody>, client: ClientInfo| {
         let note = Arc::clone(&note);
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect().await.ok().map(|body| body.to_bytes().to_vec());
-            note.lock().unwrap().push((head.uri.to_string(), client.is_doubtful, body));
+            note.lock().unwrap().push((head.uri.to_string(), client.has_ambiguous_framing, body));
             Response::new(full(head.uri.to_string()))
         }
     });
-    let mut said = String::new();
+    let mut responses = String::new();
     for piece in pieces {
         // The other side may have closed the connection.
         let _ = peer.write_all(piece).await;
         tokio::task::yield_now().await;
     }
     let _ = peer.shutdown().await;
-    let _ = peer.read_to_string(&mut said).await;
-    let seen = std::mem::take(&mut *seen.lock().unwrap());
-    ConnectionTranscript { seen, said }
+    let _ = peer.read_to_string(&mut responses).await;
+    let requests = std::mem::take(&mut *requests.lock().unwrap());
+    ConnectionTranscript { requests: requests, responses: responses }
 }
 
 /// Sends a request whose handler returns this response, and reads until the connection ends.
-async fn answered(request: &str, response: Response<StreamedServiceBody>) -> String {
+async fn exchange(request: &str, response: Response<StreamedServiceBody>) -> String {
     let mut response = Some(response);
-    let mut peer = served(move |_, _| std::future::ready(response.take().unwrap()));
+    let mut peer = serve_with(move |_, _| std::future::ready(response.take().unwrap()));
     peer.write_all(request.as_bytes()).await.unwrap();
-    let mut said = String::new();
-    peer.read_to_string(&mut said).await.unwrap();
-    said
+    let mut responses = String::new();
+    peer.read_to_string(&mut responses).await.unwrap();
+    responses
 }
 
-fn blocking<T>(work: impl Future<Output = T>) -> T {
+fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-fn hello(path: &str) -> HandledRequest {
+fn hello_request(path: &str) -> HandledRequest {
     (path.to_owned(), false, Some(b"hello".to_vec()))
 }
 
 #[tokio::test]
 async fn separates_consecutive_requests() {
     let several = format!("{GOOD}\r\n{CHUNKED}{GOOD}{LAST}{GOOD}");
-    let ConnectionTranscript { seen, said } = talk(&[several.as_bytes()]).await;
-    assert_eq!(seen, [hello("/a"), hello("/b"), hello("/a"), ("/last".to_owned(), false, Some(vec![]))]);
-    assert_eq!(said.matches("HTTP/1.1 200 OK\r\n").count(), 4, "{said}");
+    let ConnectionTranscript { requests, responses } = run_connection(&[several.as_bytes()]).await;
+    assert_eq!(
+        requests,
+        [
+            hello_request("/a"),
+            hello_request("/b"),
+            hello_request("/a"),
+            ("/last".to_owned(), false, Some(vec![]))
+        ]
+    );
+    assert_eq!(responses.matches("HTTP/1.1 200 OK\r\n").count(), 4, "{responses}");
 }
 
 #[tokio::test]
@@ -103,11 +111,16 @@ async fn rejects_more_connection_options_than_are_read() {
         let options = "a,".repeat(options - 1) + "close";
         format!("GET /many HTTP/1.1\r\nConnection: {options}\r\n\r\n{GOOD}")
     };
-    let ConnectionTranscript { seen, .. } = talk(&[with(MAX_MEMBERS).as_bytes()]).await;
-    assert_eq!(seen, [("/many".to_owned(), false, Some(vec![]))], "the last option closes the connection");
-    let ConnectionTranscript { seen, said } = talk(&[with(MAX_MEMBERS + 1).as_bytes()]).await;
-    assert!(seen.is_empty() && said.starts_with("HTTP/1.1 400 "), "{said}");
-    assert!(said.contains("request-malformed"), "{said}");
+    let ConnectionTranscript { requests, .. } = run_connection(&[with(MAX_MEMBERS).as_bytes()]).await;
+    assert_eq!(
+        requests,
+        [("/many".to_owned(), false, Some(vec![]))],
+        "the last option closes the connection"
+    );
+    let ConnectionTranscript { requests, responses } =
+        run_connection(&[with(MAX_MEMBERS + 1).as_bytes()]).await;
+    assert!(requests.is_empty() && responses.starts_with("HTTP/1.1 400 "), "{responses}");
+    assert!(responses.contains("request-malformed"), "{responses}");
 }
 
 #[tokio::test]
@@ -128,11 +141,11 @@ async fn marks_ambiguous_requests_and_ends_the_connection() {
         "A: b\nContent-Length: 5",
     ] {
         let request = format!("{GOOD}POST /odd HTTP/1.1\r\n{head}\r\n\r\n{GOOD}");
-        let seen = talk(&[request.as_bytes()]).await.seen;
-        assert_eq!(seen, [hello("/a"), ("/odd".to_owned(), true, Some(vec![]))], "{head:?}");
+        let requests = run_connection(&[request.as_bytes()]).await.requests;
+        assert_eq!(requests, [hello_request("/a"), ("/odd".to_owned(), true, Some(vec![]))], "{head:?}");
     }
     let old = "POST /odd HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
-    assert_eq!(talk(&[old.as_bytes()]).await.seen, [("/odd".to_owned(), true, Some(vec![]))]);
+    assert_eq!(run_connection(&[old.as_bytes()]).await.requests, [("/odd".to_owned(), true, Some(vec![]))]);
 }
 
 #[tokio::test]
@@ -151,10 +164,10 @@ async fn answers_invalid_http_without_calling_the_handler() {
         (endless.as_str(), 431, "head-too-large"),
         (many.as_str(), 431, "head-too-large"),
     ] {
-        let ConnectionTranscript { seen, said } = talk(&[text.as_bytes()]).await;
-        assert!(seen.is_empty(), "{seen:?}");
-        assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{said}");
-        assert!(said.contains("connection: close\r\n") && said.contains(code), "{said}");
+        let ConnectionTranscript { requests, responses } = run_connection(&[text.as_bytes()]).await;
+        assert!(requests.is_empty(), "{requests:?}");
+        assert!(responses.starts_with(&format!("HTTP/1.1 {status} ")), "{responses}");
+        assert!(responses.contains("connection: close\r\n") && responses.contains(code), "{responses}");
     }
 }
 
@@ -163,13 +176,16 @@ async fn skips_a_bounded_number_of_empty_lines_before_each_request() {
     let lines = "\r\n".repeat(8);
     let several = format!("{lines}{GOOD}{lines}{LAST}");
     for pieces in [vec![several.as_bytes()], several.as_bytes().chunks(3).collect()] {
-        let seen = talk(&pieces).await.seen;
-        assert_eq!(seen, [hello("/a"), ("/last".to_owned(), false, Some(vec![]))]);
+        let requests = run_connection(&pieces).await.requests;
+        assert_eq!(requests, [hello_request("/a"), ("/last".to_owned(), false, Some(vec![]))]);
     }
     for lines in ["\r\n".repeat(100_000), format!("\r\n{lines}{GOOD}")] {
-        let ConnectionTranscript { seen, said } = talk(&[lines.as_bytes()]).await;
-        assert!(seen.is_empty(), "{seen:?}");
-        assert!(said.starts_with("HTTP/1.1 400 ") && said.contains("request-malformed"), "{said}");
+        let ConnectionTranscript { requests, responses } = run_connection(&[lines.as_bytes()]).await;
+        assert!(requests.is_empty(), "{requests:?}");
+        assert!(
+            responses.starts_with("HTTP/1.1 400 ") && responses.contains("request-malformed"),
+            "{responses}"
+        );
     }
 }
 
@@ -213,9 +229,9 @@ async fn never_reads_on_after_a_refused_chunked_body() {
         let request = format!("POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}{GOOD}");
         let pieces: Vec<&[u8]> = request.as_bytes().chunks(7).collect();
         for pieces in [vec![request.as_bytes()], pieces] {
-            let ConnectionTranscript { seen, said } = talk(&pieces).await;
-            assert_eq!(seen, [("/x".to_owned(), false, None)], "{body:?}");
-            assert_eq!(said.matches("HTTP/1.1 200 OK\r\n").count(), 1, "{body:?}: {said}");
+            let ConnectionTranscript { requests, responses } = run_connection(&pieces).await;
+            assert_eq!(requests, [("/x".to_owned(), false, None)], "{body:?}");
+            assert_eq!(responses.matches("HTTP/1.1 200 OK\r\n").count(), 1, "{body:?}: {responses}");
         }
     }
 }
@@ -223,12 +239,12 @@ async fn never_reads_on_after_a_refused_chunked_body() {
 #[tokio::test]
 async fn never_reads_on_after_a_refused_body_that_was_not_read() {
     for body in refused_chunks() {
-        let mut peer = served(|_, _| std::future::ready(Response::new(full("x"))));
+        let mut peer = serve_with(|_, _| std::future::ready(Response::new(full("x"))));
         let request = format!("POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{body}{GOOD}");
         peer.write_all(request.as_bytes()).await.unwrap();
-        let mut said = String::new();
-        peer.read_to_string(&mut said).await.unwrap();
-        assert_eq!(said.matches("HTTP/1.1 200 OK\r\n").count(), 1, "{body:?}: {said}");
+        let mut responses = String::new();
+        peer.read_to_string(&mut responses).await.unwrap();
+        assert_eq!(responses.matches("HTTP/1.1 200 OK\r\n").count(), 1, "{body:?}: {responses}");
     }
 }
 
@@ -245,14 +261,14 @@ async fn announces_close_if_the_body_is_not_read() {
         ("Transfer-Encoding: chunked\r\n\r\n5\r\nhel", false),
         ("Transfer-Encoding: chunked\r\n\r\nx\r\n", false),
     ] {
-        let mut peer = served(|_, _| std::future::ready(Response::new(full("early"))));
+        let mut peer = serve_with(|_, _| std::future::ready(Response::new(full("early"))));
         peer.write_all(format!("POST /x HTTP/1.1\r\n{body}").as_bytes()).await.unwrap();
-        let mut said = Vec::new();
-        while !said.ends_with(b"early") {
-            assert!(peer.read_buf(&mut said).await.unwrap() > 0, "{body:?}");
+        let mut responses = Vec::new();
+        while !responses.ends_with(b"early") {
+            assert!(peer.read_buf(&mut responses).await.unwrap() > 0, "{body:?}");
         }
-        let said = String::from_utf8(said).unwrap();
-        assert_eq!(!said.contains("connection: close\r\n"), stays, "{body:?}: {said}");
+        let responses = String::from_utf8(responses).unwrap();
+        assert_eq!(!responses.contains("connection: close\r\n"), stays, "{body:?}: {responses}");
     }
 }
 
@@ -265,10 +281,10 @@ proptest! {
         cuts.extend([0, text.len()]);
         cuts.sort_unstable();
         let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &text.as_bytes()[cut[0]..cut[1]]).collect();
-        let (cut, whole) = blocking(async { (talk(&pieces).await, talk(&[text.as_bytes()]).await) });
-        prop_assert_eq!(&cut.seen, &whole.seen);
-        prop_assert_eq!(whole.seen.len(), if broken { 4 } else { 5 });
-        prop_assert_eq!(whole.seen[3].1, broken);
+        let (cut, whole) = block_on(async { (run_connection(&pieces).await, run_connection(&[text.as_bytes()]).await) });
+        prop_assert_eq!(&cut.requests, &whole.requests);
+        prop_assert_eq!(whole.requests.len(), if broken { 4 } else { 5 });
+        prop_assert_eq!(whole.requests[3].1, broken);
     }
 }
 
@@ -298,13 +314,14 @@ async fn every_response_has_a_framing() {
         ),
         ("GET / HTTP/1.0", Response::new(stream()), "connection: close\r\n", "\r\n\r\nabc"),
     ] {
-        let said = answered(&format!("{request}\r\nconnection: close\r\n\r\n"), response).await;
-        assert!(said.contains(has) && said.ends_with(end), "{request}: {said}");
-        let lengths = said.matches("content-length").count() + said.matches("transfer-encoding").count();
-        assert!(lengths <= 1 && said.matches("date: ").count() == 1, "{request}: {said}");
+        let responses = exchange(&format!("{request}\r\nconnection: close\r\n\r\n"), response).await;
+        assert!(responses.contains(has) && responses.ends_with(end), "{request}: {responses}");
+        let lengths =
+            responses.matches("content-length").count() + responses.matches("transfer-encoding").count();
+        assert!(lengths <= 1 && responses.matches("date: ").count() == 1, "{request}: {responses}");
     }
-    let said = answered("HEAD / HTTP/1.1\r\nconnection: close\r\n\r\n", Response::new(stream())).await;
-    assert!(!said.contains("content-length") && !said.contains("transfer-encoding"), "{said}");
+    let responses = exchange("HEAD / HTTP/1.1\r\nconnection: close\r\n\r\n", Response::new(stream())).await;
+    assert!(!responses.contains("content-length") && !responses.contains("transfer-encoding"), "{responses}");
 }
 
 #[tokio::test]
@@ -317,26 +334,26 @@ async fn sends_trailers_only_to_clients_that_accept_them() {
         let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
         Response::builder().header("trailer", "sum, content-length").body(body).unwrap()
     };
-    let with = answered("GET / HTTP/1.1\r\nte: trailers\r\nconnection: te, close\r\n\r\n", response()).await;
+    let with = exchange("GET / HTTP/1.1\r\nte: trailers\r\nconnection: te, close\r\n\r\n", response()).await;
     assert!(with.ends_with("1\r\na\r\n0\r\nsum: 1\r\n\r\n"), "{with}");
-    let without = answered("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", response()).await;
+    let without = exchange("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", response()).await;
     assert!(without.ends_with("1\r\na\r\n0\r\n\r\n"), "{without}");
 }
 
 #[tokio::test]
 async fn http_1_0_clients_can_keep_the_connection() {
-    let mut peer = served(|_, _| std::future::ready(Response::new(full("x"))));
+    let mut peer = serve_with(|_, _| std::future::ready(Response::new(full("x"))));
     peer.write_all(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\nGET / HTTP/1.0\r\n\r\n").await.unwrap();
-    let mut said = String::new();
-    peer.read_to_string(&mut said).await.unwrap();
-    assert_eq!(said.matches("connection: keep-alive\r\n").count(), 1, "{said}");
-    assert_eq!(said.matches("connection: close\r\n").count(), 1, "{said}");
+    let mut responses = String::new();
+    peer.read_to_string(&mut responses).await.unwrap();
+    assert_eq!(responses.matches("connection: keep-alive\r\n").count(), 1, "{responses}");
+    assert_eq!(responses.matches("connection: close\r\n").count(), 1, "{responses}");
 }
 
 #[tokio::test]
 async fn sends_100_continue_when_the_body_is_read() {
     let expecting = b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n";
-    let mut peer = served(|request: Request<StreamedServiceBody>, _| async move {
+    let mut peer = serve_with(|request: Request<StreamedServiceBody>, _| async move {
         Response::new(full(request.into_body().collect().await.unwrap().to_bytes()))
     });
     peer.write_all(expecting).await.unwrap();
@@ -344,20 +361,20 @@ async fn sends_100_continue_when_the_body_is_read() {
     peer.read_exact(&mut interim).await.unwrap();
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
     peer.write_all(b"ab").await.unwrap();
-    let mut said = [0; 15];
-    peer.read_exact(&mut said).await.unwrap();
-    assert_eq!(&said, b"HTTP/1.1 200 OK");
+    let mut responses = [0; 15];
+    peer.read_exact(&mut responses).await.unwrap();
+    assert_eq!(&responses, b"HTTP/1.1 200 OK");
     // If the body is not read, the response is sent at once and ends the connection.
-    let mut peer = served(|_, _| std::future::ready(Response::new(full("no"))));
+    let mut peer = serve_with(|_, _| std::future::ready(Response::new(full("no"))));
     peer.write_all(expecting).await.unwrap();
-    let mut said = String::new();
-    peer.read_to_string(&mut said).await.unwrap();
-    assert!(said.starts_with("HTTP/1.1 200 OK") && said.ends_with("no"), "{said}");
+    let mut responses = String::new();
+    peer.read_to_string(&mut responses).await.unwrap();
+    assert!(responses.starts_with("HTTP/1.1 200 OK") && responses.ends_with("no"), "{responses}");
 }
 
 #[tokio::test]
 async fn streams_a_body_back_as_it_arrives() {
-    let mut peer = served(|request: Request<StreamedServiceBody>, _| {
+    let mut peer = serve_with(|request: Request<StreamedServiceBody>, _| {
         std::future::ready(Response::new(request.into_body()))
     });
     peer.write_all(b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n").await.unwrap();
@@ -389,7 +406,7 @@ async fn cancels_the_handler_when_the_client_disconnects() {
     let (done, dropped) = oneshot::channel();
     let (begun, begins) = oneshot::channel();
     let mut both = Some((TestHandler(Some(done)), begun));
-    let mut peer = served(move |request: Request<StreamedServiceBody>, _| {
+    let mut peer = serve_with(move |request: Request<StreamedServiceBody>, _| {
         let (worker, begun) = both.take().unwrap();
         assert_eq!((request.method(), request.version()), (&Method::GET, Version::HTTP_11));
         async move {
@@ -409,7 +426,7 @@ async fn cancels_the_handler_when_the_client_disconnects() {
 async fn a_body_that_outlives_its_response_never_reads_the_next_request() {
     let kept = Arc::new(Mutex::new(None));
     let keep = Arc::clone(&kept);
-    let mut peer = served(move |request: Request<StreamedServiceBody>, _| {
+    let mut peer = serve_with(move |request: Request<StreamedServiceBody>, _| {
         let keep = Arc::clone(&keep);
         async move {
             let mut body = request.into_body();
@@ -421,11 +438,11 @@ async fn a_body_that_outlives_its_response_never_reads_the_next_request() {
     let first = "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n";
     let second = "POST /b HTTP/1.1\r\nContent-Length: 12\r\nConnection: close\r\n\r\nsecret";
     peer.write_all(format!("{first}{second}").as_bytes()).await.unwrap();
-    let mut said = vec![0; 1024];
+    let mut responses = vec![0; 1024];
     let mut length = 0;
-    while !String::from_utf8_lossy(&said[..length]).contains("secret") {
-        let read = peer.read(&mut said[length..]).await.unwrap();
-        assert!(read > 0, "{}", String::from_utf8_lossy(&said[..length]));
+    while !String::from_utf8_lossy(&responses[..length]).contains("secret") {
+        let read = peer.read(&mut responses[length..]).await.unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&responses[..length]));
         length += read;
     }
     // The gateway may have closed the connection by now.
@@ -441,7 +458,7 @@ async fn notices_a_disconnect_after_another_task_has_read_or_dropped_the_body() 
         let (gone, is_gone) = oneshot::channel::<()>();
         let (stop, stopped) = oneshot::channel::<()>();
         let mut both = Some((gone, stopped));
-        let mut peer = served(move |request: Request<StreamedServiceBody>, _| {
+        let mut peer = serve_with(move |request: Request<StreamedServiceBody>, _| {
             let (gone, stopped) = both.take().unwrap();
             tokio::spawn(async move {
                 tokio::select! {
@@ -471,8 +488,8 @@ async fn notices_a_disconnect_after_another_task_has_read_or_dropped_the_body() 
 async fn replaces_final_responses_with_an_interim_status() {
     for status in [100, 101, 103] {
         let response = Response::builder().status(status).body(full("")).unwrap();
-        let said = answered("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", response).await;
-        assert!(said.starts_with("HTTP/1.1 502 "), "{said}");
+        let responses = exchange("GET / HTTP/1.1\r\nconnection: close\r\n\r\n", response).await;
+        assert!(responses.starts_with("HTTP/1.1 502 "), "{responses}");
     }
 }
 
@@ -510,7 +527,7 @@ async fn cuts_off_clients_that_do_not_read_behind_a_buffering_transport() {
         })
         .await;
     assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
-    assert_eq!(begun.elapsed(), UNREAD);
+    assert_eq!(begun.elapsed(), WRITE_STALL_TIMEOUT);
 }
 
 #[tokio::test]
@@ -539,9 +556,9 @@ async fn drops_unread_input_while_a_connection_closes() {
     }
     let (_peer, theirs) = duplex(64);
     let wire = SharedConnection::new(SlowClosingTransport(theirs), &[b'x'; 64 << 10]);
-    assert!(!wire.is_between());
+    assert!(!wire.is_between_requests());
     assert!(wire.shutdown().now_or_never().is_none());
-    assert!(wire.is_between());
+    assert!(wire.is_between_requests());
 }
 
 #[tokio::test]
@@ -550,13 +567,14 @@ async fn reads_less_of_each_body_at_once_if_a_client_sends_many_long_ones() {
     let others = client.body_permit().unwrap();
     let (mut peer, theirs) = duplex(64 << 10);
     peer.write_all(&[b'x'; 64 << 10]).await.unwrap();
-    let mut body = SharedConnection::new(theirs, &[]).body(BodyFraming::Length(1 << 20), false, &client);
+    let mut body =
+        SharedConnection::new(theirs, &[]).request_body(BodyFraming::Length(1 << 20), false, &client);
     let mut read = || {
         let frame = body.frame().now_or_never().unwrap().unwrap().unwrap();
         frame.data_ref().map_or(0, Bytes::len)
     };
     assert_eq!([read(), read()], [8 << 10, 16 << 10]);
-    others.hold(5 << 20).unwrap();
+    others.reserve_total(5 << 20).unwrap();
     assert_eq!([read(), read()], [4 << 10, 4 << 10]);
     drop(others);
     assert_eq!([read(), read()], [4 << 10, 16 << 10]);
@@ -582,14 +600,14 @@ async fn read_slowly(length: usize, portion: usize, pause: Duration) -> (io::Res
 async fn cuts_off_clients_that_read_too_slowly_overall() {
     let (served, elapsed) = read_slowly(1 << 20, 700, Duration::from_secs(20)).await;
     assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
-    assert!(elapsed >= UNREAD && elapsed < 3 * UNREAD, "{elapsed:?}");
+    assert!(elapsed >= WRITE_STALL_TIMEOUT && elapsed < 3 * WRITE_STALL_TIMEOUT, "{elapsed:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn clients_that_read_slowly_and_steadily_receive_the_whole_response() {
     let (served, elapsed) = read_slowly(256 << 10, 512, Duration::from_secs(1)).await;
     served.unwrap();
-    assert!(elapsed > 4 * UNREAD, "{elapsed:?}");
+    assert!(elapsed > 4 * WRITE_STALL_TIMEOUT, "{elapsed:?}");
 }
 
 #[tokio::test]
@@ -599,7 +617,7 @@ async fn sends_responses_to_simultaneous_requests_together() {
         let order = Arc::clone(&order);
         async move {
             order.lock().unwrap().push(name);
-            after_others().await;
+            yield_to_ready_tasks().await;
             order.lock().unwrap().push(name.to_ascii_uppercase());
         }
     };
@@ -626,19 +644,19 @@ async fn yields_between_requests_with_long_heads_that_arrived_together() {
     });
     served.await.unwrap();
     assert!(polls > COUNT / 4, "{polls} polls");
-    let mut said = String::new();
-    peer.read_to_string(&mut said).await.unwrap();
-    assert_eq!(said.matches("HTTP/1.1 200").count(), COUNT + 1);
+    let mut responses = String::new();
+    peer.read_to_string(&mut responses).await.unwrap();
+    assert_eq!(responses.matches("HTTP/1.1 200").count(), COUNT + 1);
 }
 
 #[tokio::test]
 async fn answers_a_client_that_has_closed_its_write_side() {
-    let mut peer = served(|_, _| std::future::ready(Response::new(full("x"))));
+    let mut peer = serve_with(|_, _| std::future::ready(Response::new(full("x"))));
     peer.write_all(b"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\n\r\n").await.unwrap();
     peer.shutdown().await.unwrap();
-    let mut said = String::new();
-    peer.read_to_string(&mut said).await.unwrap();
-    assert_eq!(said.matches("HTTP/1.1 200").count(), 2, "{said}");
+    let mut responses = String::new();
+    peer.read_to_string(&mut responses).await.unwrap();
+    assert_eq!(responses.matches("HTTP/1.1 200").count(), 2, "{responses}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -649,8 +667,8 @@ async fn limits_how_far_it_reads_ahead() {
         std::future::pending::<Response<StreamedServiceBody>>().await
     };
     for (head, most) in [
-        ("GET / HTTP/1.1\r\n\r\n", AHEAD.of_rest),
-        ("POST / HTTP/1.1\r\ncontent-length: 10000000\r\n\r\n", AHEAD.of_body),
+        ("GET / HTTP/1.1\r\n\r\n", READ_AHEAD.pipelined_limit),
+        ("POST / HTTP/1.1\r\ncontent-length: 10000000\r\n\r\n", READ_AHEAD.body_limit),
     ] {
         let (mut peer, theirs) = duplex(PIECE);
         tokio::spawn(serve(theirs, &[], ClientInfo::for_tests(), PhaseChange::never(), answer, || true));
@@ -695,8 +713,9 @@ mod fuzz {
         ];
         ::fuzz::run("client_http1", words, |text: &[u8]| {
             let pieces: Vec<&[u8]> = text.chunks(1).collect();
-            let (whole, pieces) = blocking(async { (talk(&[text]).await, talk(&pieces).await) });
-            assert_eq!(whole.seen, pieces.seen);
+            let (whole, pieces) =
+                block_on(async { (run_connection(&[text]).await, run_connection(&pieces).await) });
+            assert_eq!(whole.requests, pieces.requests);
         });
     }
 }

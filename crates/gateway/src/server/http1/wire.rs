@@ -40,13 +40,13 @@ struct Http1Wire<S> {
     /// The decoder of the current request's body.
     decoder: BodyDecoder,
     /// The number of the current request. Bodies of earlier requests may still exist, and must not read.
-    turn: u64,
+    request_number: u64,
     /// Whether the current request's body may still be read.
     has_reader: bool,
     /// The rest of the interim response to write before the body is read, and whether written bytes are not
     /// flushed yet.
     interim: &'static [u8],
-    owes_flush: bool,
+    needs_flush: bool,
     /// The task that waits until the body is read or dropped, to detect a disconnect from then on.
     watcher: Option<Waker>,
     /// The task that waits for more of the body. The connection's task may read it first.
@@ -56,15 +56,15 @@ struct Http1Wire<S> {
 /// The limits for reading ahead, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct ReadAheadLimits {
-    pub(super) of_body: usize,
-    pub(super) of_rest: usize,
+    pub(super) body_limit: usize,
+    pub(super) pipelined_limit: usize,
 }
 
 /// The body of a request.
 struct Http1RequestBody<S> {
     shared: SharedConnection<S>,
     /// The number of the request.
-    turn: u64,
+    request_number: u64,
     client: ClientInfo,
 }
 
@@ -84,10 +84,10 @@ impl<S> SharedConnection<S> {
             input,
             empty_lines: 0,
             decoder: BodyDecoder::Done,
-            turn: 0,
+            request_number: 0,
             has_reader: false,
             interim: &[],
-            owes_flush: false,
+            needs_flush: false,
             watcher: None,
             reader: None,
         })))
@@ -99,12 +99,12 @@ impl<S> SharedConnection<S> {
     }
 
     /// Whether no byte of the next request has arrived.
-    pub(super) fn is_between(&self) -> bool {
+    pub(super) fn is_between_requests(&self) -> bool {
         self.lock().input.is_empty()
     }
 
     /// Shrinks the input buffer while the connection is idle.
-    pub(super) fn rest(&self) {
+    pub(super) fn shrink_input(&self) {
         let input = &mut self.lock().input;
         input.use_short_reads(false);
         input.shrink();
@@ -112,17 +112,17 @@ impl<S> SharedConnection<S> {
 
     /// Whether the connection can serve another request: the request's body has arrived to its end, or may
     /// still be read to it.
-    pub(super) fn may_stay(&self) -> bool {
+    pub(super) fn can_keep_alive(&self) -> bool {
         let is_read_later = {
             let wire = self.lock();
             wire.has_reader && !matches!(wire.decoder, BodyDecoder::Failed(_))
         };
-        is_read_later || self.is_read()
+        is_read_later || self.discard_body()
     }
 
     /// Whether the request's body has arrived to its end. Discards the unread part of it.
-    pub(super) fn is_read(&self) -> bool {
-        let Http1Wire { decoder, input, turn, .. } = &mut *self.lock();
+    pub(super) fn discard_body(&self) -> bool {
+        let Http1Wire { decoder, input, request_number: turn, .. } = &mut *self.lock();
         if *decoder != BodyDecoder::Done {
             // A body that still exists sees a broken-off body, and not its end.
             *turn += 1;
@@ -140,20 +140,20 @@ impl<S> SharedConnection<S> {
     /// Whether the number of unread bytes is below the limit, for the body or for the bytes after it. Before
     /// the end of the body, the task is woken once it is read or dropped: until then, only its reader may be
     /// woken by the socket.
-    pub(super) fn is_ahead_by_less_than(&self, most: ReadAheadLimits, context: &Context<'_>) -> bool {
+    pub(super) fn may_read_ahead(&self, most: ReadAheadLimits, context: &Context<'_>) -> bool {
         let mut wire = self.lock();
         let is_body = wire.decoder != BodyDecoder::Done;
         if is_body {
             wire.watcher.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
         }
-        wire.input.bytes().len() < if is_body { most.of_body } else { most.of_rest }
+        wire.input.bytes().len() < if is_body { most.body_limit } else { most.pipelined_limit }
     }
 
     /// Returns the unwritten rest of `100 Continue`. If none of it was written, it is no longer needed.
-    pub(super) fn end_of_interim(&self) -> &'static [u8] {
+    pub(super) fn take_interim(&self) -> &'static [u8] {
         let mut wire = self.lock();
         // The response is flushed anyway.
-        wire.owes_flush = false;
+        wire.needs_flush = false;
         let interim = mem::take(&mut wire.interim);
         if interim.len() == CONTINUE.len() { &[] } else { interim }
     }
@@ -176,9 +176,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SharedConnection<S> {
         let mut guard = self.lock();
         let wire = &mut *guard;
         loop {
-            if let Some(found) = head::read(&mut wire.input, &mut wire.empty_lines) {
+            if let Some(found) = head::read_head(&mut wire.input, &mut wire.empty_lines) {
                 // The body of the earlier request ends here, if it still exists.
-                wire.turn += 1;
+                wire.request_number += 1;
                 wire.empty_lines = 0;
                 return Poll::Ready(Ok(Some(found)));
             }
@@ -209,7 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SharedConnection<S> {
     }
 
     /// Takes the connection, which is no longer HTTP, together with the bytes that were read from it already.
-    pub(super) fn take(&self) -> Option<RewoundStream<S>> {
+    pub(super) fn take_stream(&self) -> Option<RewoundStream<S>> {
         let mut wire = self.lock();
         // The emptied input would hold its buffer for as long as the tunnel.
         let begun = mem::take(&mut wire.input).take_all();
@@ -219,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SharedConnection<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> SharedConnection<S> {
     /// The body of the request whose head was read last.
-    pub(super) fn body(
+    pub(super) fn request_body(
         &self,
         framing: BodyFraming,
         expects_continue: bool,
@@ -232,8 +232,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> SharedConnection<S> {
         wire.decoder = BodyDecoder::new(framing);
         wire.has_reader = true;
         wire.interim = if expects_continue && wire.input.is_empty() { CONTINUE } else { &[] };
-        let (shared, turn) = (Self(Arc::clone(&self.0)), wire.turn);
-        Http1RequestBody { shared, turn, client: client.clone() }.boxed_unsync()
+        let (shared, turn) = (Self(Arc::clone(&self.0)), wire.request_number);
+        Http1RequestBody { shared, request_number: turn, client: client.clone() }.boxed_unsync()
     }
 }
 
@@ -248,17 +248,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Wire<S> {
     /// Writes the interim response and flushes only that: flushing a response would wait for the client to
     /// read it.
     fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.owes_flush && self.interim.is_empty() {
+        if !self.needs_flush && self.interim.is_empty() {
             return Poll::Ready(Ok(()));
         }
         let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
         while !self.interim.is_empty() {
             let written = ready!(Pin::new(&mut *stream).poll_write(context, self.interim))?;
             self.interim = &self.interim[written..];
-            self.owes_flush = true;
+            self.needs_flush = true;
         }
         ready!(Pin::new(stream).poll_flush(context))?;
-        self.owes_flush = false;
+        self.needs_flush = false;
         Poll::Ready(Ok(()))
     }
 
@@ -278,7 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Http1RequestBody<S> 
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut wire = self.shared.lock();
-        if wire.turn != self.turn {
+        if wire.request_number != self.request_number {
             return Poll::Ready(Some(Err(ConnectionClosed.into())));
         }
         wire.input.use_short_reads(self.client.has_many_body_bytes());
@@ -294,19 +294,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> http_body::Body for Http1RequestBody<S> 
 
     fn is_end_stream(&self) -> bool {
         let wire = self.shared.lock();
-        wire.turn == self.turn && wire.decoder == BodyDecoder::Done
+        wire.request_number == self.request_number && wire.decoder == BodyDecoder::Done
     }
 
     fn size_hint(&self) -> SizeHint {
         let wire = self.shared.lock();
-        if wire.turn == self.turn { wire.decoder.size_hint() } else { SizeHint::default() }
+        if wire.request_number == self.request_number {
+            wire.decoder.size_hint()
+        } else {
+            SizeHint::default()
+        }
     }
 }
 
 impl<S> Drop for Http1RequestBody<S> {
     fn drop(&mut self) {
         let mut wire = self.shared.lock();
-        if wire.turn == self.turn {
+        if wire.request_number == self.request_number {
             wire.has_reader = false;
             wire.watcher.take().into_iter().for_each(Waker::wake);
         }
@@ -314,7 +318,10 @@ impl<S> Drop for Http1RequestBody<S> {
 }
 
 impl<S: AsyncWrite + Unpin> ResponseWriter<'_, S> {
-    fn poll<T>(&mut self, ask: impl FnOnce(Pin<&mut S>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn poll_stream<T>(
+        &mut self,
+        ask: impl FnOnce(Pin<&mut S>) -> Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         match &mut self.0.lock().stream {
             Some(stream) => ask(Pin::new(stream)),
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
@@ -328,7 +335,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ResponseWriter<'_, S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll(|stream| stream.poll_write(context, bytes))
+        self.poll_stream(|stream| stream.poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -336,7 +343,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ResponseWriter<'_, S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll(|stream| stream.poll_write_vectored(context, slices))
+        self.poll_stream(|stream| stream.poll_write_vectored(context, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -344,10 +351,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ResponseWriter<'_, S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll(|stream| stream.poll_flush(context))
+        self.poll_stream(|stream| stream.poll_flush(context))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll(|stream| stream.poll_shutdown(context))
+        self.poll_stream(|stream| stream.poll_shutdown(context))
     }
 }

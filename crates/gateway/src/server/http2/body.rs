@@ -22,14 +22,14 @@ use crate::conform::has_padded_value;
 struct Http2RequestBody {
     stream: RecvStream,
     /// The number of bytes to come if the head contains the length, which h2 enforces.
-    left: Option<u64>,
+    bytes_left: Option<u64>,
     has_data: bool,
     stream_id: u32,
     traffic: Arc<FrameCounts>,
 }
 
 /// Returns the body of a request with this head.
-pub(super) fn incoming(
+pub(super) fn request_body(
     head: &HeaderMap,
     stream: RecvStream,
     traffic: &Arc<FrameCounts>,
@@ -39,8 +39,9 @@ pub(super) fn incoming(
     }
     let left = content_length(head).ok().flatten();
     let stream_id = stream.stream_id().into();
-    traffic.unread().begin_body(stream_id);
-    Http2RequestBody { stream, left, has_data: true, stream_id, traffic: Arc::clone(traffic) }.boxed_unsync()
+    traffic.unread_frames().begin_body(stream_id);
+    Http2RequestBody { stream, bytes_left: left, has_data: true, stream_id, traffic: Arc::clone(traffic) }
+        .boxed_unsync()
 }
 
 impl http_body::Body for Http2RequestBody {
@@ -56,10 +57,10 @@ impl http_body::Body for Http2RequestBody {
         let budget = ready!(poll_proceed(context));
         if self.has_data {
             if let Some(data) = ready!(self.stream.poll_data(context)).transpose()? {
-                self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+                self.bytes_left = self.bytes_left.map(|left| left.saturating_sub(data.len() as u64));
                 self.traffic.note_useful(data.len());
                 if !data.is_empty() {
-                    self.traffic.unread().note_frame_read(self.stream_id);
+                    self.traffic.unread_frames().note_frame_read(self.stream_id);
                 }
                 // The reader has the data now, so the client may send as much again.
                 self.stream.flow_control().release_capacity(data.len())?;
@@ -82,12 +83,12 @@ impl http_body::Body for Http2RequestBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.bytes_left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
 impl Drop for Http2RequestBody {
     fn drop(&mut self) {
-        self.traffic.unread().end_body(self.stream_id);
+        self.traffic.unread_frames().end_body(self.stream_id);
     }
 }

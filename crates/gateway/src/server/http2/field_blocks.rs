@@ -5,7 +5,7 @@
 //! limit for the lengths of its entries, and none for these buffers.
 
 /// The bytes before a field block that can share a buffer with its first entry.
-const BUFFER: u64 = 16 << 10;
+const BUFFER_BYTES: u64 = 16 << 10;
 /// The number of insertions after which an entry is not in the table anymore. The table has 4,096 bytes, and
 /// an entry counts as 32 and its text.
 const MAX_ENTRIES: u32 = u128::BITS;
@@ -31,12 +31,12 @@ pub(super) struct FieldBlockScanner {
     /// Whether the string is a name.
     is_name: bool,
     /// Whether the latest insertions were pseudo-header fields. The lowest bit is the latest.
-    pseudo: u128,
+    pseudo_history: u128,
     /// The number of insertions in the current period, and the bytes that those of this period and of the one
     /// before keep.
     insertions: u32,
-    recent: u64,
-    earlier: u64,
+    recent_bytes: u64,
+    earlier_bytes: u64,
 }
 
 /// A part of a field's representation (RFC 7541, section 6).
@@ -60,8 +60,8 @@ enum FieldPart {
 
 impl FieldBlockScanner {
     /// The estimated number of bytes that entries keep.
-    pub(super) fn retained(&self) -> u64 {
-        self.recent + self.earlier
+    pub(super) fn retained_bytes(&self) -> u64 {
+        self.recent_bytes + self.earlier_bytes
     }
 
     /// Passes over bytes that belong to no field block.
@@ -146,7 +146,7 @@ impl FieldBlockScanner {
             // `:authority`, `:path` and `:scheme`. Methods and statuses are copied.
             None => matches!(self.integer, 1 | 4..=7),
             Some(age) => {
-                let latest = u32::try_from(age).ok().and_then(|age| self.pseudo.checked_shr(age));
+                let latest = u32::try_from(age).ok().and_then(|age| self.pseudo_history.checked_shr(age));
                 latest.is_some_and(|latest| latest & 1 == 1)
             }
         };
@@ -184,15 +184,15 @@ impl FieldBlockScanner {
     /// Counts an insertion into the table. A field that is too long for the table empties it, so that the
     /// positions of entries are those of insertions in any case.
     fn insert(&mut self) {
-        self.pseudo = (self.pseudo << 1) | u128::from(self.is_pseudo);
+        self.pseudo_history = (self.pseudo_history << 1) | u128::from(self.is_pseudo);
         self.insertions += 1;
         if self.insertions == MAX_ENTRIES {
             self.insertions = 0;
-            self.earlier = std::mem::take(&mut self.recent);
+            self.earlier_bytes = std::mem::take(&mut self.recent_bytes);
         }
         if self.is_pseudo {
             let in_block = self.position - self.block_start;
-            self.recent += (self.position - self.last_insertion).min(BUFFER + in_block);
+            self.recent_bytes += (self.position - self.last_insertion).min(BUFFER_BYTES + in_block);
             self.last_insertion = self.position;
         }
     }
@@ -208,13 +208,13 @@ mod tests {
     const FIELD: [u8; 4] = [0x40, 1, b'a', 0];
 
     /// Returns the retained bytes after these field blocks.
-    fn retained(blocks: &[&[u8]]) -> u64 {
+    fn retained_after(blocks: &[&[u8]]) -> u64 {
         let mut scanner = FieldBlockScanner::default();
         for block in blocks {
             scanner.begin_block();
             scanner.scan(block);
         }
-        scanner.retained()
+        scanner.retained_bytes()
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
             (&[0x7a, 3, 0x44, 0x44, 0x44], 0),
         ];
         for (block, bytes) in cases {
-            assert_eq!(retained(&[block]), *bytes, "{block:x?}");
+            assert_eq!(retained_after(&[block]), *bytes, "{block:x?}");
         }
     }
 
@@ -252,31 +252,31 @@ mod tests {
         scanner.skip(10);
         scanner.begin_block();
         scanner.scan(&PATH);
-        assert_eq!(scanner.retained(), BUFFER + 3 + 13);
+        assert_eq!(scanner.retained_bytes(), BUFFER_BYTES + 3 + 13);
     }
 
     #[test]
     fn recognizes_pseudo_header_fields_by_their_positions_in_the_table() {
         // Fields with the name of the latest entry and of the one before, and with empty values.
         let (latest, second) = ([0x7e, 0], [0x7f, 0, 0]);
-        assert_eq!(retained(&[&PATH, &latest]), 3 + 2);
-        assert_eq!(retained(&[&FIELD, &latest]), 0);
-        assert_eq!(retained(&[&PATH, &FIELD, &latest]), 3);
-        assert_eq!(retained(&[&PATH, &FIELD, &second]), 3 + 4 + 3);
+        assert_eq!(retained_after(&[&PATH, &latest]), 3 + 2);
+        assert_eq!(retained_after(&[&FIELD, &latest]), 0);
+        assert_eq!(retained_after(&[&PATH, &FIELD, &latest]), 3);
+        assert_eq!(retained_after(&[&PATH, &FIELD, &second]), 3 + 4 + 3);
         // An index of nothing.
-        assert_eq!(retained(&[&PATH, &[0x7f, 0xff, 0xff, 0xff, 0x7f, 0]]), 3);
+        assert_eq!(retained_after(&[&PATH, &[0x7f, 0xff, 0xff, 0xff, 0x7f, 0]]), 3);
     }
 
     #[test]
     fn a_field_without_a_name_is_not_inserted() {
-        assert_eq!(retained(&[&PATH, &[0x40, 0, 1, b'a'], &[0x7e, 0]]), 3 + 4 + 2);
+        assert_eq!(retained_after(&[&PATH, &[0x40, 0, 1, b'a'], &[0x7e, 0]]), 3 + 4 + 2);
     }
 
     #[test]
     fn counts_entries_until_later_ones_have_displaced_them() {
         let fields = |count: usize| FIELD.repeat(count);
-        assert_eq!(retained(&[&PATH, &fields(127)]), 3);
-        assert_eq!(retained(&[&PATH, &fields(256)]), 0);
-        assert_eq!(retained(&[&PATH.repeat(1_000)]), 3 * (1_000 - 767));
+        assert_eq!(retained_after(&[&PATH, &fields(127)]), 3);
+        assert_eq!(retained_after(&[&PATH, &fields(256)]), 0);
+        assert_eq!(retained_after(&[&PATH.repeat(1_000)]), 3 * (1_000 - 767));
     }
 }

@@ -56,7 +56,7 @@ pub(in crate::server) struct ScannedFrames {
     /// The number of bytes that they count as if they are useless.
     pub(super) cost: u64,
     /// The estimated number of bytes that h2's table of fields keeps after them.
-    pub(super) retained: u64,
+    pub(super) retained_bytes: u64,
     /// The DATA frames that start in them and are not empty.
     pub(super) data_frames: Vec<DataFrame>,
 }
@@ -105,7 +105,7 @@ impl FrameScanner {
                 self.begin_frame(head, &mut scanned);
             }
         }
-        scanned.retained = self.blocks.retained();
+        scanned.retained_bytes = self.blocks.retained_bytes();
         self.position += scanned.bytes as u64;
         scanned
     }
@@ -244,7 +244,7 @@ mod tests {
         const END_HEADERS: u8 = 4;
         // `:path` with incremental indexing. The same bytes in padding and in other frames are no fields.
         let path = [0x44, 1, b'/'];
-        let retained = |frames: &[Vec<u8>]| scanner().scan(&frames.concat(), u64::MAX).retained;
+        let retained = |frames: &[Vec<u8>]| scanner().scan(&frames.concat(), u64::MAX).retained_bytes;
         let head = FRAME_HEAD as u64;
         assert_eq!(retained(&[frame(HEADERS, END_HEADERS, 1, &path)]), head + 3);
         for kind in [DATA, SETTINGS, 6, 8, 42] {
@@ -284,7 +284,7 @@ mod tests {
                 sum.bytes += scanned.bytes;
                 sum.weight += scanned.weight;
                 sum.cost += scanned.cost;
-                sum.retained = scanned.retained;
+                sum.retained_bytes = scanned.retained_bytes;
                 sum.data_frames.extend(scanned.data_frames);
             }
             prop_assert_eq!(sum, whole);
@@ -305,9 +305,9 @@ mod tests {
             while !rest.is_empty() {
                 let scanned = scanner.scan(&rest[..rest.len().min(cut)], room);
                 rest = &rest[scanned.bytes..];
-                retained = scanned.retained;
+                retained = scanned.retained_bytes;
             }
-            prop_assert_eq!(retained, whole.retained);
+            prop_assert_eq!(retained, whole.retained_bytes);
         }
     }
 

@@ -30,38 +30,38 @@ use crate::access::LoggedBody;
 use crate::server::http1::{has_body, may_have_content};
 use crate::server::limiter::{AnswerPermit, LimitReached};
 use crate::server::stall::StallTimer;
-use crate::server::{LEAST_RATE, UNREAD};
+use crate::server::{MIN_READ_RATE, WRITE_STALL_TIMEOUT};
 use crate::unsent;
 
 /// The estimated number of bytes that an answer takes beside its fields and its body: the states of its
 /// stream and its task, and the map of its fields.
-const ANSWER: u64 = 2 << 10;
+const RESPONSE_OVERHEAD: u64 = 2 << 10;
 
 /// A response that is being sent.
 struct StreamSender<'a> {
     stream: SendStream<Bytes>,
-    unread: StallTimer,
-    sent: u64,
+    write_stall: StallTimer,
+    bytes_sent: u64,
     request: &'a RequestGuard,
     /// The permit of the answer, and the bytes that it counts beside those of the body.
     permit: Option<AnswerPermit>,
-    fields: u64,
+    head_bytes: u64,
 }
 
 /// The reason a response was not sent to its end.
 #[derive(Debug)]
 enum StreamSendError {
     /// The client has reset the stream, or the connection has ended.
-    Gone,
+    Disconnected,
     /// The client reads nothing of it.
-    Unread,
+    WriteStalled,
     /// The response body failed.
     Body(BodyError),
 }
 
 impl From<h2::Error> for StreamSendError {
     fn from(_: h2::Error) -> Self {
-        Self::Gone
+        Self::Disconnected
     }
 }
 
@@ -80,17 +80,17 @@ pub(super) async fn serve<F>(
 ) where
     F: Future<Output = Response<LoggedBody>>,
 {
-    match answer(answering, &mut respond, is_head, &request).await {
+    match answer_request(answering, &mut respond, is_head, &request).await {
         Ok(()) => request.note_answered(),
-        Err(StreamSendError::Gone) => request.note_reset(),
+        Err(StreamSendError::Disconnected) => request.note_reset(),
         Err(failure) => {
             tracing::debug!(?failure, "an answer is broken off");
-            respond.send_reset(failure.reason());
+            respond.send_reset(failure.reset_reason());
         }
     }
 }
 
-async fn answer<F>(
+async fn answer_request<F>(
     mut answering: Pin<Box<F>>,
     respond: &mut SendResponse<Bytes>,
     is_head: bool,
@@ -101,14 +101,14 @@ where
 {
     let response = poll_fn(|context| match answering.as_mut().poll(context) {
         Poll::Ready(response) => Poll::Ready(Ok(response)),
-        Poll::Pending => respond.poll_reset(context).map(|_| Err(StreamSendError::Gone)),
+        Poll::Pending => respond.poll_reset(context).map(|_| Err(StreamSendError::Disconnected)),
     });
     let response = response.await?;
     drop(answering);
     let (head, body) = response.into_parts();
     let has_body = has_body(head.status, is_head) && !body.is_end_stream();
-    let mut head = complete(head, &body, has_body);
-    let fields = ANSWER + size_of_fields(head.headers());
+    let mut head = complete_head(head, &body, has_body);
+    let fields = RESPONSE_OVERHEAD + size_of_fields(head.headers());
     let length = if has_body { body.size_hint().exact().unwrap_or_default() } else { 0 };
     let permit = request.count_answer(fields + length.min(MAX_SEND_BUFFER as u64))?;
     if !has_body {
@@ -120,8 +120,15 @@ where
         return Ok(());
     }
     let stream = respond.send_response(head, false)?;
-    let mut sender = StreamSender { stream, unread: StallTimer::default(), sent: 0, request, permit, fields };
-    sender.send(body).await
+    let mut sender = StreamSender {
+        stream,
+        write_stall: StallTimer::default(),
+        bytes_sent: 0,
+        request,
+        permit,
+        head_bytes: fields,
+    };
+    sender.send_body(body).await
 }
 
 /// The size of fields as HTTP/2 counts them (RFC 9113, section 6.5.2).
@@ -130,7 +137,7 @@ fn size_of_fields(fields: &HeaderMap) -> u64 {
 }
 
 /// Completes the head: removes fields of HTTP/1.1 and adds those that every response has.
-fn complete(mut head: response::Parts, body: &LoggedBody, has_body: bool) -> Response<()> {
+fn complete_head(mut head: response::Parts, body: &LoggedBody, has_body: bool) -> Response<()> {
     strip_hop_by_hop(&mut head.headers);
     if !may_have_content(head.status) {
         head.headers.remove(CONTENT_LENGTH);
@@ -138,12 +145,12 @@ fn complete(mut head: response::Parts, body: &LoggedBody, has_body: bool) -> Res
     if has_body && let Some(length) = body.size_hint().exact() {
         head.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
     }
-    head.headers.entry(DATE).or_insert_with(date);
+    head.headers.entry(DATE).or_insert_with(date_header);
     Response::from_parts(head, ())
 }
 
 impl StreamSender<'_> {
-    async fn send(&mut self, mut body: LoggedBody) -> Result<(), StreamSendError> {
+    async fn send_body(&mut self, mut body: LoggedBody) -> Result<(), StreamSendError> {
         let mut turn = ByteTurn::default();
         loop {
             let frame = poll_fn(|context| self.poll_body(&mut body, context)).await?;
@@ -171,15 +178,15 @@ impl StreamSender<'_> {
     ) -> Poll<Result<Option<Frame<Bytes>>, StreamSendError>> {
         match Pin::new(body).poll_frame(context) {
             Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(StreamSendError::Body)),
-            Poll::Pending => self.stream.poll_reset(context).map(|_| Err(StreamSendError::Gone)),
+            Poll::Pending => self.stream.poll_reset(context).map(|_| Err(StreamSendError::Disconnected)),
         }
     }
 
     async fn send_data(&mut self, mut data: Bytes, is_last: bool) -> Result<(), StreamSendError> {
         while !data.is_empty() {
-            let room = poll_fn(|context| self.poll_room(data.len(), context)).await?;
+            let room = poll_fn(|context| self.poll_send_capacity(data.len(), context)).await?;
             let piece = data.split_to(room.min(data.len()));
-            self.sent += piece.len() as u64;
+            self.bytes_sent += piece.len() as u64;
             self.request.traffic().note_useful(piece.len());
             if is_last && data.is_empty() {
                 return self.send_last(piece);
@@ -191,7 +198,7 @@ impl StreamSender<'_> {
 
     /// Sends the last piece of the body, which may be empty, with the answer's permit.
     fn send_last(&mut self, piece: Bytes) -> Result<(), StreamSendError> {
-        let piece = match self.finish() {
+        let piece = match self.take_grown_permit() {
             Some(permit) => unsent::attach(permit, piece),
             None => piece,
         };
@@ -200,23 +207,23 @@ impl StreamSender<'_> {
 
     /// Sends the trailers with the answer's permit.
     fn send_trailers(&mut self, mut trailers: HeaderMap) -> Result<(), StreamSendError> {
-        self.fields += size_of_fields(&trailers);
+        self.head_bytes += size_of_fields(&trailers);
         let Some(value) = trailers.values_mut().next() else { return self.send_last(Bytes::new()) };
-        if let Some(permit) = self.finish() {
+        if let Some(permit) = self.take_grown_permit() {
             unsent::attach_to_value(permit, value);
         }
         Ok(self.stream.send_trailers(trailers)?)
     }
 
     /// Counts all that h2 may have of the answer, and returns the permit.
-    fn finish(&mut self) -> Option<AnswerPermit> {
+    fn take_grown_permit(&mut self) -> Option<AnswerPermit> {
         let mut permit = self.permit.take()?;
-        permit.grow_to(self.fields + self.sent.min(MAX_SEND_BUFFER as u64));
+        permit.grow_to(self.head_bytes + self.bytes_sent.min(MAX_SEND_BUFFER as u64));
         Some(permit)
     }
 
     /// Waits until the client has room for some of the bytes. Returns the number of bytes.
-    fn poll_room(
+    fn poll_send_capacity(
         &mut self,
         wanted: usize,
         context: &mut Context<'_>,
@@ -225,14 +232,21 @@ impl StreamSender<'_> {
         loop {
             let room = self.stream.capacity();
             if room > 0 {
-                self.unread.end();
+                self.write_stall.end_stall();
                 return Poll::Ready(Ok(room));
             }
             match self.stream.poll_capacity(context) {
                 Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Err(StreamSendError::Gone)),
-                Poll::Pending if self.unread.is_over_for(self.sent, LEAST_RATE, UNREAD, context) => {
-                    return Poll::Ready(Err(StreamSendError::Unread));
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(Err(StreamSendError::Disconnected)),
+                Poll::Pending
+                    if self.write_stall.is_over_at_rate(
+                        self.bytes_sent,
+                        MIN_READ_RATE,
+                        WRITE_STALL_TIMEOUT,
+                        context,
+                    ) =>
+                {
+                    return Poll::Ready(Err(StreamSendError::WriteStalled));
                 }
                 Poll::Pending => return Poll::Pending,
             }
@@ -241,17 +255,17 @@ impl StreamSender<'_> {
 }
 
 impl StreamSendError {
-    fn reason(&self) -> Reason {
+    fn reset_reason(&self) -> Reason {
         match self {
-            Self::Unread => Reason::ENHANCE_YOUR_CALM,
+            Self::WriteStalled => Reason::ENHANCE_YOUR_CALM,
             Self::Body(error) if error.is::<LimitReached>() => Reason::ENHANCE_YOUR_CALM,
-            Self::Gone | Self::Body(_) => Reason::INTERNAL_ERROR,
+            Self::Disconnected | Self::Body(_) => Reason::INTERNAL_ERROR,
         }
     }
 }
 
 /// Returns `Date`, which is formatted once a second on each thread.
-fn date() -> HeaderValue {
+fn date_header() -> HeaderValue {
     thread_local! {
         static NOW: RefCell<(u64, HeaderValue)> = const { RefCell::new((0, HeaderValue::from_static(""))) };
     }

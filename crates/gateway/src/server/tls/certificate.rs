@@ -12,7 +12,7 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::name::Name;
 
-use crate::identity::{CertificateName, is_text};
+use crate::identity::{CertificateName, is_common_name};
 
 /// The attribute type of a common name (RFC 4519, 2.3).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
@@ -24,8 +24,8 @@ pub(crate) struct PeerCertificate {
     pub(crate) subject: String,
     /// The alternative names, then the common name.
     pub(crate) names: Vec<CertificateName>,
-    from: SystemTime,
-    until: SystemTime,
+    valid_from: SystemTime,
+    valid_until: SystemTime,
 }
 
 impl PeerCertificate {
@@ -33,7 +33,7 @@ impl PeerCertificate {
     ///
     /// # Errors
     /// Fails if it is not a valid certificate.
-    pub(crate) fn read(der: &CertificateDer<'_>) -> Result<Self, x509_cert::der::Error> {
+    pub(crate) fn parse(der: &CertificateDer<'_>) -> Result<Self, x509_cert::der::Error> {
         let certificate = x509_cert::Certificate::from_der(der)?.tbs_certificate;
         let alternative = certificate.get::<SubjectAltName>()?.map(|(_, SubjectAltName(names))| names);
         let common = common_name(&certificate.subject);
@@ -42,13 +42,13 @@ impl PeerCertificate {
         Ok(Self {
             subject: certificate.subject.to_string(),
             names: names.chain(common.map(CertificateName::CommonName)).chain(lone).collect(),
-            from: certificate.validity.not_before.to_system_time(),
-            until: certificate.validity.not_after.to_system_time(),
+            valid_from: certificate.validity.not_before.to_system_time(),
+            valid_until: certificate.validity.not_after.to_system_time(),
         })
     }
 
     /// Returns the facts about the certificate that filters may see.
-    pub(crate) fn shown(&self, der: &CertificateDer<'_>) -> filter::CertificateInfo {
+    pub(crate) fn to_filter_certificate(&self, der: &CertificateDer<'_>) -> filter::CertificateInfo {
         let digest = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
         let dns = self.names.iter().find_map(|name| match name {
             CertificateName::Dns(host) => Some(host.clone()),
@@ -72,8 +72,8 @@ impl PeerCertificate {
     /// The reason the certificate is not valid at this time, if it is not.
     pub(crate) fn staleness(&self, now: SystemTime) -> Option<&'static str> {
         match now {
-            now if now > self.until => Some("has expired"),
-            now if now < self.from => Some("is not valid yet"),
+            now if now > self.valid_until => Some("has expired"),
+            now if now < self.valid_from => Some("is not valid yet"),
             _ => None,
         }
     }
@@ -95,11 +95,11 @@ fn common_name(subject: &Name) -> Option<String> {
     let attributes = subject.0.iter().flat_map(|relative| relative.0.iter());
     let mut common = attributes.filter(|attribute| attribute.oid == COMMON_NAME);
     let (only, None) = (common.next()?, common.next()) else { return None };
-    text(only).filter(|text| is_text(text))
+    attribute_text(only).filter(|text| is_common_name(text))
 }
 
 /// The text of an attribute (`DirectoryString`, RFC 5280, section 4.1.2.4).
-fn text(attribute: &AttributeTypeAndValue) -> Option<String> {
+fn attribute_text(attribute: &AttributeTypeAndValue) -> Option<String> {
     let value = &attribute.value;
     match value.tag() {
         Tag::Utf8String => value.decode_as::<Utf8StringRef<'_>>().ok().map(|text| text.as_str().to_owned()),

@@ -16,7 +16,7 @@ use rustls::{Error, InconsistentKeys};
 use services::config::ConfigProblem;
 
 use super::certificate::PeerCertificate;
-use super::{certificates, problem};
+use super::{config_problem, read_certificates};
 use crate::config::CertificateConfig;
 
 /// Certificates with their keys.
@@ -87,23 +87,29 @@ fn load_one(
     let CertificateConfig { cert, key } = config;
     let wrong_cert = |what: String| {
         let hint = "it should contain the certificate in PEM, then the intermediate ones";
-        problem("/cert", format!("{}: {what}", cert.display()), hint)
+        config_problem("/cert", format!("{}: {what}", cert.display()), hint)
     };
-    let chain = certificates(cert).map_err(|error| wrong_cert(error.to_string()))?;
-    let read = chain.first().map(PeerCertificate::read).transpose();
+    let chain = read_certificates(cert).map_err(|error| wrong_cert(error.to_string()))?;
+    let read = chain.first().map(PeerCertificate::parse).transpose();
     let certificate = read.ok().flatten().ok_or_else(|| wrong_cert("the certificate is malformed".into()))?;
     if let Some(staleness) = certificate.staleness(SystemTime::now()) {
         tracing::warn!(file = %cert.display(), subject = certificate.subject, "the certificate {staleness}");
     }
     let private = private_key(key).map_err(|what| {
-        problem("/key", format!("{}: {what}", key.display()), "it should contain one private key in PEM")
+        config_problem(
+            "/key",
+            format!("{}: {what}", key.display()),
+            "it should contain one private key in PEM",
+        )
     })?;
     let certified = CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             let message = format!("{} is not the key of {}", key.display(), cert.display());
-            problem("/key", message, "renew certificate and key together")
+            config_problem("/key", message, "renew certificate and key together")
         }
-        error => problem("/key", format!("{}: {error}", key.display()), "use an RSA, ECDSA or Ed25519 key"),
+        error => {
+            config_problem("/key", format!("{}: {error}", key.display()), "use an RSA, ECDSA or Ed25519 key")
+        }
     })?;
     Ok((certified, certificate))
 }

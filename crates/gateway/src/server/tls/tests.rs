@@ -22,7 +22,11 @@ impl ListenerTestAuthority {
     }
 
     /// Issues a certificate. Returns it and its key in PEM.
-    fn vouch(&self, hosts: &[&str], change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+    fn issue_certificate(
+        &self,
+        hosts: &[&str],
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> (String, String) {
         let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
         change(&mut params);
@@ -51,7 +55,7 @@ impl CertificateFolder {
         let mut files =
             Self { folder: tempfile::tempdir().unwrap(), authority: ListenerTestAuthority::new(), config };
         for (index, hosts) in groups.iter().enumerate() {
-            files.put(index, hosts);
+            files.write_certificate(index, hosts);
             let path = |kind: &str| PathBuf::from(format!("{index}.{kind}"));
             files.config.certificates.push(CertificateConfig { cert: path("crt"), key: path("key") });
         }
@@ -62,14 +66,14 @@ impl CertificateFolder {
         self.folder.path()
     }
 
-    fn put(&self, index: usize, hosts: &[&str]) {
-        let (cert, key) = self.authority.vouch(hosts, |_| {});
+    fn write_certificate(&self, index: usize, hosts: &[&str]) {
+        let (cert, key) = self.authority.issue_certificate(hosts, |_| {});
         fs::write(self.path().join(format!("{index}.crt")), cert).unwrap();
         fs::write(self.path().join(format!("{index}.key")), key).unwrap();
     }
 
     /// Requests certificates from clients.
-    fn ask_clients(&mut self, required: bool) {
+    fn request_client_certificates(&mut self, required: bool) {
         fs::write(self.path().join("ca.crt"), self.authority.0.pem()).unwrap();
         self.config.client = Some(ClientCertificatesConfig { ca: "ca.crt".into(), required });
     }
@@ -103,22 +107,22 @@ impl CertificateFolder {
     }
 
     /// A client with a certificate of this authority.
-    fn known_client(
+    fn client_with_certificate(
         &self,
         authority: &ListenerTestAuthority,
         change: impl FnOnce(&mut CertificateParams),
     ) -> ClientConfig {
-        self.known_client_of(&[&rustls::version::TLS13, &rustls::version::TLS12], authority, change)
+        self.client_with_versions(&[&rustls::version::TLS13, &rustls::version::TLS12], authority, change)
     }
 
     /// A client with a certificate that supports these versions of TLS.
-    fn known_client_of(
+    fn client_with_versions(
         &self,
         versions: &[&'static rustls::SupportedProtocolVersion],
         authority: &ListenerTestAuthority,
         change: impl FnOnce(&mut CertificateParams),
     ) -> ClientConfig {
-        let (cert, key) = authority.vouch(&["checkout.internal"], change);
+        let (cert, key) = authority.issue_certificate(&["checkout.internal"], change);
         let cert = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -131,15 +135,15 @@ impl CertificateFolder {
 }
 
 /// Performs a handshake in memory, to its end or to the error on either side.
-fn shake(
+fn handshake(
     tls: &ListenerTls,
     client: ClientConfig,
     host: &str,
 ) -> Result<(ClientConnection, ServerConnection), String> {
-    shake_with(tls.current.load_full(), client, host)
+    handshake_with(tls.active_config.load_full(), client, host)
 }
 
-fn shake_with(
+fn handshake_with(
     server: Arc<ServerConfig>,
     client: ClientConfig,
     host: &str,
@@ -166,9 +170,9 @@ fn shake_with(
 }
 
 /// Returns the hosts of the certificate that a client receives that requests this one and accepts any.
-fn shown(tls: &ListenerTls, files: &CertificateFolder, host: &str) -> Result<Vec<String>, String> {
-    let (client, _) = shake(tls, files.client(), host)?;
-    Ok(PeerCertificate::read(&client.peer_certificates().unwrap()[0])
+fn presented_hosts(tls: &ListenerTls, files: &CertificateFolder, host: &str) -> Result<Vec<String>, String> {
+    let (client, _) = handshake(tls, files.client(), host)?;
+    Ok(PeerCertificate::parse(&client.peer_certificates().unwrap()[0])
         .unwrap()
         .hosts()
         .map(str::to_owned)
@@ -179,12 +183,12 @@ fn shown(tls: &ListenerTls, files: &CertificateFolder, host: &str) -> Result<Vec
 fn selects_the_certificate_by_the_requested_name() {
     let files = CertificateFolder::new(&[&["shop.example"], &["api.example", "*.api.example"]]);
     let tls = files.tls();
-    assert_eq!(shown(&tls, &files, "shop.example").unwrap(), ["shop.example"]);
+    assert_eq!(presented_hosts(&tls, &files, "shop.example").unwrap(), ["shop.example"]);
     for host in ["api.example", "v1.api.example", "V1.API.example"] {
-        assert_eq!(shown(&tls, &files, host).unwrap(), ["api.example", "*.api.example"], "{host}");
+        assert_eq!(presented_hosts(&tls, &files, host).unwrap(), ["api.example", "*.api.example"], "{host}");
     }
     for host in ["elsewhere.example", "a.v1.api.example"] {
-        let error = shown(&tls, &files, host).unwrap_err();
+        let error = presented_hosts(&tls, &files, host).unwrap_err();
         assert!(error.contains("shop.example"), "the first one is for everybody else: {error}");
     }
 }
@@ -196,7 +200,7 @@ fn offers_both_versions_of_http_and_of_tls() {
     for (offered, is_h2) in [(vec!["h2", "http/1.1"], true), (vec!["http/1.1"], false), (vec![], false)] {
         let mut client = files.client();
         client.alpn_protocols = offered.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let (_, server) = shake(&tls, client, "shop.example").unwrap();
+        let (_, server) = handshake(&tls, client, "shop.example").unwrap();
         assert_eq!(is_http2(&server), is_h2, "{offered:?}");
     }
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
@@ -206,7 +210,7 @@ fn offers_both_versions_of_http_and_of_tls() {
             .unwrap()
             .with_root_certificates(files.authority.roots())
             .with_no_client_auth();
-        let (_, server) = shake(&tls, client, "shop.example").unwrap();
+        let (_, server) = handshake(&tls, client, "shop.example").unwrap();
         assert_eq!(server.protocol_version(), Some(version.version));
     }
 }
@@ -215,7 +219,7 @@ fn offers_both_versions_of_http_and_of_tls() {
 fn resumes_sessions() {
     let files = CertificateFolder::new(&[&["shop.example"]]);
     let (tls, client) = (files.tls(), files.client());
-    let kind = |_| shake(&tls, client.clone(), "shop.example").unwrap().1.handshake_kind().unwrap();
+    let kind = |_| handshake(&tls, client.clone(), "shop.example").unwrap().1.handshake_kind().unwrap();
     assert_eq!([0, 1].map(kind), [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed]);
 }
 
@@ -240,18 +244,18 @@ fn a_session_is_resumed_only_while_its_client_certificate_is_valid() {
     for (required, version) in [true, false].into_iter().flat_map(|required| {
         [&rustls::version::TLS12, &rustls::version::TLS13].map(|version| (required, version))
     }) {
-        files.ask_clients(required);
+        files.request_client_certificates(required);
         let tls = files.tls();
-        let valid = files.known_client_of(&[version], &files.authority, |_| {});
-        let kind = |_| shake(&tls, valid.clone(), "shop.example").unwrap().1.handshake_kind().unwrap();
+        let valid = files.client_with_versions(&[version], &files.authority, |_| {});
+        let kind = |_| handshake(&tls, valid.clone(), "shop.example").unwrap().1.handshake_kind().unwrap();
         assert_eq!([0, 1].map(kind), [rustls::HandshakeKind::Full, rustls::HandshakeKind::Resumed]);
         // The first handshake of the other client was long ago; its ticket is encrypted with the same key.
-        let expired = files.known_client_of(&[version], &files.authority, valid_in_2001);
-        let mut then = (*tls.current.load_full()).clone();
+        let expired = files.client_with_versions(&[version], &files.authority, valid_in_2001);
+        let mut then = (*tls.active_config.load_full()).clone();
         then.time_provider = Arc::new(YearOf2001);
-        let (_, server) = shake_with(Arc::new(then), expired.clone(), "shop.example").unwrap();
+        let (_, server) = handshake_with(Arc::new(then), expired.clone(), "shop.example").unwrap();
         assert!(server.peer_certificates().is_some());
-        let error = shake(&tls, expired, "shop.example").unwrap_err();
+        let error = handshake(&tls, expired, "shop.example").unwrap_err();
         assert!(error.starts_with("server: invalid peer certificate"), "{:?}: {error}", version.version);
     }
 }
@@ -259,19 +263,19 @@ fn a_session_is_resumed_only_while_its_client_certificate_is_valid() {
 #[test]
 fn requires_client_certificates_if_configured() {
     let mut files = CertificateFolder::new(&[&["shop.example"]]);
-    files.ask_clients(true);
+    files.request_client_certificates(true);
     let tls = files.tls();
-    let stranger = shake(&tls, files.client(), "shop.example").unwrap_err();
+    let stranger = handshake(&tls, files.client(), "shop.example").unwrap_err();
     assert!(stranger.contains("peer sent no certificates"), "{stranger}");
-    let forged = files.known_client(&ListenerTestAuthority::new(), |_| {});
-    let error = shake(&tls, forged, "shop.example").unwrap_err();
+    let forged = files.client_with_certificate(&ListenerTestAuthority::new(), |_| {});
+    let error = handshake(&tls, forged, "shop.example").unwrap_err();
     assert!(error.starts_with("server: invalid peer certificate"), "{error}");
-    let known = files.known_client(&files.authority, |params| {
+    let known = files.client_with_certificate(&files.authority, |params| {
         params.distinguished_name.push(rcgen::DnType::CommonName, "checkout");
         params.subject_alt_names.push(SanType::URI("spiffe://shop/checkout".try_into().unwrap()));
     });
-    let (_, server) = shake(&tls, known, "shop.example").unwrap();
-    let TlsSession { certificate, tls: told } = secured(&server);
+    let (_, server) = handshake(&tls, known, "shop.example").unwrap();
+    let TlsSession { certificate, tls: told } = tls_session(&server);
     let shown = told.certificate.as_ref().unwrap();
     assert!(told.is_mutual && shown.subject.contains("CN=checkout"), "{}", shown.subject);
     assert_eq!(shown.dns.as_deref(), Some("checkout.internal"));
@@ -285,9 +289,9 @@ fn requires_client_certificates_if_configured() {
         CertificateName::CommonName("checkout".into()),
     ];
     assert_eq!(certificate.names, names);
-    files.ask_clients(false);
-    let (_, server) = shake(&files.tls(), files.client(), "shop.example").unwrap();
-    let TlsSession { certificate, tls } = secured(&server);
+    files.request_client_certificates(false);
+    let (_, server) = handshake(&files.tls(), files.client(), "shop.example").unwrap();
+    let TlsSession { certificate, tls } = tls_session(&server);
     assert_eq!((certificate, tls.is_mutual), (None, false));
     assert_eq!((tls.version, tls.server_name.as_deref()), (Some("TLSv1.3"), Some("shop.example")));
 }
@@ -295,14 +299,14 @@ fn requires_client_certificates_if_configured() {
 #[test]
 fn refuses_client_certificates_with_more_than_two_intermediate_ones() {
     let mut files = CertificateFolder::new(&[&["shop.example"]]);
-    files.ask_clients(false);
+    files.request_client_certificates(false);
     let tls = files.tls();
-    let (cert, key) = files.authority.vouch(&["checkout.internal"], |_| {});
+    let (cert, key) = files.authority.issue_certificate(&["checkout.internal"], |_| {});
     let cert = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
     // The others aren't needed, so that webpki would accept any number of them.
     let shaken = |count: usize| {
         let client = files.client_with_chain(vec![cert.clone(); 1 + count], &key);
-        shake(&tls, client, "shop.example").map(drop)
+        handshake(&tls, client, "shop.example").map(drop)
     };
     assert_eq!(shaken(2), Ok(()));
     let error = shaken(3).unwrap_err();
@@ -313,14 +317,14 @@ fn refuses_client_certificates_with_more_than_two_intermediate_ones() {
 fn refuses_client_certificates_with_long_chains() {
     const LIMIT: usize = 16 << 10;
     let mut files = CertificateFolder::new(&[&["shop.example"]]);
-    files.ask_clients(false);
+    files.request_client_certificates(false);
     let tls = files.tls();
-    let (cert, key) = files.authority.vouch(&["checkout.internal"], |_| {});
+    let (cert, key) = files.authority.issue_certificate(&["checkout.internal"], |_| {});
     let cert = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
     // The intermediate certificate isn't needed, so that webpki does not parse it.
     let shaken = |bytes: usize| {
         let chain = vec![cert.clone(), CertificateDer::from(vec![0_u8; bytes - cert.len()])];
-        shake(&tls, files.client_with_chain(chain, &key), "shop.example").map(drop)
+        handshake(&tls, files.client_with_chain(chain, &key), "shop.example").map(drop)
     };
     assert_eq!(shaken(LIMIT), Ok(()));
     let error = shaken(LIMIT + 1).unwrap_err();
@@ -331,18 +335,18 @@ fn refuses_client_certificates_with_long_chains() {
 fn reloads_changed_certificates_and_ignores_invalid_ones() {
     let files = CertificateFolder::new(&[&["old.example"]]);
     let tls = files.tls();
-    let shown = |host: &str| shown(&tls, &files, host).is_ok();
-    files.put(0, &["new.example"]);
+    let shown = |host: &str| presented_hosts(&tls, &files, host).is_ok();
+    files.write_certificate(0, &["new.example"]);
     tls.refresh();
     assert!(shown("new.example") && !shown("old.example"));
-    let (cert, _) = files.authority.vouch(&["half.example"], |_| {});
+    let (cert, _) = files.authority.issue_certificate(&["half.example"], |_| {});
     fs::write(files.path().join("0.crt"), cert).unwrap();
     tls.refresh();
     assert!(shown("new.example"), "a certificate without its key is not used");
     fs::remove_file(files.path().join("0.crt")).unwrap();
     tls.refresh();
     assert!(shown("new.example"), "a missing certificate is not used");
-    files.put(0, &["whole.example"]);
+    files.write_certificate(0, &["whole.example"]);
     tls.refresh();
     assert!(shown("whole.example"));
 }
@@ -355,7 +359,7 @@ fn detects_a_swapped_symbolic_link() {
         (files.path().join("first"), files.path().join("second"), files.path().join("..data"));
     for (folder, hosts) in [(&first, "old.example"), (&second, "new.example")] {
         fs::create_dir(folder).unwrap();
-        let (cert, key) = files.authority.vouch(&[hosts], |_| {});
+        let (cert, key) = files.authority.issue_certificate(&[hosts], |_| {});
         fs::write(folder.join("tls.crt"), cert).unwrap();
         fs::write(folder.join("tls.key"), key).unwrap();
     }
@@ -363,17 +367,17 @@ fn detects_a_swapped_symbolic_link() {
     let one = CertificateConfig { cert: "..data/tls.crt".into(), key: "..data/tls.key".into() };
     let config = TlsConfig { certificates: vec![one], client: None };
     let tls = ListenerTls::new(&config, files.path()).unwrap_or_else(|problems| panic!("{problems:?}"));
-    assert!(shown(&tls, &files, "old.example").is_ok());
+    assert!(presented_hosts(&tls, &files, "old.example").is_ok());
     std::os::unix::fs::symlink(&second, files.path().join("..new")).unwrap();
     fs::rename(files.path().join("..new"), &data).unwrap();
     tls.refresh();
-    assert!(shown(&tls, &files, "new.example").is_ok());
+    assert!(presented_hosts(&tls, &files, "new.example").is_ok());
 }
 
 #[test]
 fn reports_all_errors_in_files_at_once() {
     let mut files = CertificateFolder::new(&[&["a.example"], &["b.example"], &["c.example"], &["d.example"]]);
-    files.ask_clients(true);
+    files.request_client_certificates(true);
     fs::rename(files.path().join("1.key"), files.path().join("0.key")).unwrap();
     fs::write(files.path().join("2.crt"), "no certificate").unwrap();
     fs::write(files.path().join("3.key"), "-----BEGIN NOTHING-----\nAA==\n-----END NOTHING-----\n").unwrap();
@@ -390,12 +394,12 @@ fn reports_all_errors_in_files_at_once() {
 #[test]
 fn uses_expired_certificates_and_reports_their_staleness() {
     let files = CertificateFolder::new(&[]);
-    let (cert, _) = files.authority.vouch(&["old.example"], |params| {
+    let (cert, _) = files.authority.issue_certificate(&["old.example"], |params| {
         params.not_before = rcgen::date_time_ymd(2001, 1, 1);
         params.not_after = rcgen::date_time_ymd(2002, 1, 1);
     });
     let der = CertificateDer::from_pem_slice(cert.as_bytes()).unwrap();
-    let certificate = PeerCertificate::read(&der).unwrap();
+    let certificate = PeerCertificate::parse(&der).unwrap();
     let at = |year: u64| std::time::UNIX_EPOCH + Duration::from_secs((year - 1970) * 31_556_952 + 86_400);
     let staleness = |year| certificate.staleness(at(year));
     assert_eq!([2000, 2001, 2020].map(staleness), [Some("is not valid yet"), None, Some("has expired")]);

@@ -32,16 +32,16 @@ impl ProducesTickets for CertificateTickets {
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
         let plain = self.0.decrypt(cipher)?;
-        is_valid(&plain, SystemTime::now()).then_some(plain)
+        is_valid_session(&plain, SystemTime::now()).then_some(plain)
     }
 }
 
 /// Whether a session has no client certificate, or one that is valid at this time.
-fn is_valid(session: &[u8], now: SystemTime) -> bool {
+fn is_valid_session(session: &[u8], now: SystemTime) -> bool {
     match client_certificate(session) {
         Some(None) => true,
         Some(Some(der)) => {
-            let certificate = PeerCertificate::read(&CertificateDer::from(der));
+            let certificate = PeerCertificate::parse(&CertificateDer::from(der));
             certificate.is_ok_and(|certificate| certificate.staleness(now).is_none())
         }
         // Another version of rustls may use another format: no session is resumed then, and a test fails.
@@ -53,32 +53,32 @@ fn is_valid(session: &[u8], now: SystemTime) -> bool {
 /// unknown format.
 fn client_certificate(session: &[u8]) -> Option<Option<&[u8]>> {
     let mut rest = session;
-    if take(&mut rest, 1)? == [1] {
-        block(&mut rest, 1)?; // server name
+    if take_bytes(&mut rest, 1)? == [1] {
+        take_block(&mut rest, 1)?; // server name
     }
-    take(&mut rest, 4)?; // version, cipher suite
-    block(&mut rest, 1)?; // master secret
-    take(&mut rest, 1)?; // extended master secret
-    match take(&mut rest, 1)? {
+    take_bytes(&mut rest, 4)?; // version, cipher suite
+    take_block(&mut rest, 1)?; // master secret
+    take_bytes(&mut rest, 1)?; // extended master secret
+    match take_bytes(&mut rest, 1)? {
         [0] => Some(None),
         [1] => {
-            let mut chain = block(&mut rest, 3)?;
-            block(&mut chain, 3).map(Some)
+            let mut chain = take_block(&mut rest, 3)?;
+            take_block(&mut chain, 3).map(Some)
         }
         _ => None,
     }
 }
 
-fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+fn take_bytes<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, behind) = rest.split_at_checked(length)?;
     *rest = behind;
     Some(taken)
 }
 
 /// Takes bytes that are prefixed with their length, a number of `width` bytes.
-fn block<'a>(rest: &mut &'a [u8], width: usize) -> Option<&'a [u8]> {
-    let length = take(rest, width)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
-    take(rest, length)
+fn take_block<'a>(rest: &mut &'a [u8], width: usize) -> Option<&'a [u8]> {
+    let length = take_bytes(rest, width)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+    take_bytes(rest, length)
 }
 
 #[cfg(test)]
@@ -88,13 +88,13 @@ mod tests {
     #[test]
     fn does_not_resume_sessions_in_an_unknown_format() {
         let without = [0, 3, 4, 19, 1, 2, 7, 7, 1, 0, 0];
-        assert!(is_valid(&without, SystemTime::now()));
+        assert!(is_valid_session(&without, SystemTime::now()));
         for length in 0..9 {
-            assert!(!is_valid(&without[..length], SystemTime::now()), "{length}");
+            assert!(!is_valid_session(&without[..length], SystemTime::now()), "{length}");
         }
         let odd = [&without[..9], &[2, 0]].concat();
-        assert!(!is_valid(&odd, SystemTime::now()));
+        assert!(!is_valid_session(&odd, SystemTime::now()));
         let no_certificate = [&without[..9], &[1, 0, 0, 4, 0, 0, 1, 5]].concat();
-        assert!(!is_valid(&no_certificate, SystemTime::now()));
+        assert!(!is_valid_session(&no_certificate, SystemTime::now()));
     }
 }

@@ -7,13 +7,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 
 /// Buffers the request's body to its end.
-const HOLDS_REQUEST: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
+const BUFFERS_REQUEST: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
     (i32.eqz (local.get 2)))"#;
 /// Buffers the response's body to its end.
-const HOLDS_RESPONSE: &str = r#"(func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
+const BUFFERS_RESPONSE: &str = r#"(func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
     (i32.eqz (local.get 2)))"#;
 /// Buffers the request's body to its end, and answers 418 if it starts with `0`.
-const READS: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
+const CHECKS_REQUEST_BODY: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32) (result i32)
     (if (i32.eqz (local.get 2)) (then (return (i32.const 1))))
     (drop (call $buffer (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 136) (i32.const 140)))
     (if (i32.eq (i32.load8_u (i32.load (i32.const 136))) (i32.const 0x30)) (then
@@ -21,20 +21,22 @@ const READS: &str = r#"(func (export "proxy_on_request_body") (param i32 i32 i32
             (i32.const 0) (i32.const 0) (i32.const -1)))))
     (i32.const 0))"#;
 
-fn chunked(path: &str, text: &str) -> http::Request<StreamedServiceBody> {
-    post(path, text).map(|_| rig::in_pieces(text))
+fn chunked_request(path: &str, text: &str) -> http::Request<StreamedServiceBody> {
+    post(path, text).map(|_| fixture::chunked_body(text))
 }
 
 #[tokio::test]
 async fn refuses_request_bodies_above_the_buffer_limit_of_filters() {
-    let modules = ModuleFolder::new(&[("holds", HOLDS_REQUEST)]);
-    let rig = GatewayFixture::new(&modules.proxied(&[("holds", ", limits: { buffer: 1KiB }")])).await;
+    let modules = ModuleFolder::new(&[("holds", BUFFERS_REQUEST)]);
+    let rig = GatewayFixture::new(&modules.proxy_config(&[("holds", ", limits: { buffer: 1KiB }")])).await;
     // More than is read at once.
     let (small, large) = ("a".repeat(1000), "a".repeat(300_000));
-    for make in [post, chunked] {
-        let passed = rig.ask(make("/echo/a", &small)).await;
+    for make in [post, chunked_request] {
+        let passed = rig.send_request(make("/echo/a", &small)).await;
         assert_eq!((passed.status(), &passed.json()["body"]), (StatusCode::OK, &small.as_str().into()));
-        for refused in [rig.ask(make("/echo/a", &large)).await, rig.ask_h2(make("/echo/a", &large)).await] {
+        for refused in
+            [rig.send_request(make("/echo/a", &large)).await, rig.send_http2(make("/echo/a", &large)).await]
+        {
             assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
             assert_eq!(refused.json()["code"], "filter-request-too-large");
         }
@@ -46,13 +48,14 @@ async fn refuses_request_bodies_above_the_buffer_limit_of_filters() {
 
 #[tokio::test]
 async fn reports_response_bodies_above_the_buffer_limit_of_filters() {
-    let modules = ModuleFolder::new(&[("holds", HOLDS_RESPONSE)]);
-    let rig = GatewayFixture::new(&modules.proxied(&[("holds", ", limits: { buffer: 1KiB }")])).await;
+    let modules = ModuleFolder::new(&[("holds", BUFFERS_RESPONSE)]);
+    let rig = GatewayFixture::new(&modules.proxy_config(&[("holds", ", limits: { buffer: 1KiB }")])).await;
     for path in ["/echo/a", "/echo/pieces"] {
-        let passed = rig.ask(post(path, "small")).await;
+        let passed = rig.send_request(post(path, "small")).await;
         assert_eq!((passed.status(), &passed.json()["body"]), (StatusCode::OK, &"small".into()));
         let large = "a".repeat(300_000);
-        for refused in [rig.ask(post(path, &large)).await, rig.ask_h2(post(path, &large)).await] {
+        for refused in [rig.send_request(post(path, &large)).await, rig.send_http2(post(path, &large)).await]
+        {
             assert_eq!(refused.status(), StatusCode::BAD_GATEWAY, "{path}");
             assert_eq!(refused.json()["code"], "filter-response-too-large");
         }
@@ -69,12 +72,12 @@ async fn answers_paused_requests_at_the_routes_deadline() {
     };
     for callback in ["proxy_on_request_headers", "proxy_on_request_body", "proxy_on_response_headers"] {
         let modules = ModuleFolder::new(&[("holds", &holds(callback))]);
-        let text = modules.proxied(&[("holds", "")]);
+        let text = modules.proxy_config(&[("holds", "")]);
         let rig =
             GatewayFixture::new(&text.replace("proxy: echo,", "proxy: echo, limits: { timeout: 50ms },"))
                 .await;
-        for request in [post("/echo/a", "body"), chunked("/echo/a", "body")] {
-            let answer = rig.ask(request).await;
+        for request in [post("/echo/a", "body"), chunked_request("/echo/a", "body")] {
+            let answer = rig.send_request(request).await;
             assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{callback}");
             assert_eq!(answer.json()["code"], "filter-paused", "{callback}");
         }
@@ -84,31 +87,34 @@ async fn answers_paused_requests_at_the_routes_deadline() {
     }
 }
 
-fn program(text: &str, chunked: bool) -> http::Request<StreamedServiceBody> {
+fn program_request(text: &str, chunked: bool) -> http::Request<StreamedServiceBody> {
     let mut request = post("/query", text);
     request.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
-    if chunked { request.map(|_| rig::in_pieces(text)) } else { request }
+    if chunked { request.map(|_| fixture::chunked_body(text)) } else { request }
 }
 
 #[tokio::test]
 async fn queries_pass_through_filters_like_proxied_requests() {
-    let modules = ModuleFolder::new(&[("reads", READS), ("holds", HOLDS_RESPONSE), ("one", ONE)]);
+    let modules =
+        ModuleFolder::new(&[("reads", CHECKS_REQUEST_BODY), ("holds", BUFFERS_RESPONSE), ("one", ADDS_ONE)]);
     let rig = GatewayFixture::new(&modules.config(&[("one", ""), ("reads", ""), ("holds", "")])).await;
     for chunked in [false, true] {
-        let answer = rig.ask(program("export default () => 7", chunked)).await;
+        let answer = rig.send_request(program_request("export default () => 7", chunked)).await;
         assert_eq!((answer.status(), answer.text(), answer.header("x-filter")), (StatusCode::OK, "7", "one"));
         assert!(answer.header("server-timing").contains("cpu"), "{}", answer.header("server-timing"));
-        let thrown = rig.ask(program("export default () => { throw new Error('no') }", chunked)).await;
+        let thrown = rig
+            .send_request(program_request("export default () => { throw new Error('no') }", chunked))
+            .await;
         assert_eq!((thrown.status().as_u16(), thrown.header("x-filter")), (422, "one"));
         assert_eq!(thrown.json()["code"], "program-threw");
-        let local = rig.ask(program("0; export default () => 7", chunked)).await;
+        let local = rig.send_request(program_request("0; export default () => 7", chunked)).await;
         assert_eq!((local.status().as_u16(), local.text(), local.header("x-filter")), (418, "one", "one"));
         assert_eq!(local.header("content-type"), "", "nothing of the query's own");
     }
     let held = GatewayFixture::new(&modules.config(&[("reads", ", limits: { buffer: 1KiB }")])).await;
     let large = format!("//{}\nexport default () => 7", "a".repeat(300_000));
     for chunked in [false, true] {
-        let refused = held.ask(program(&large, chunked)).await;
+        let refused = held.send_request(program_request(&large, chunked)).await;
         assert_eq!(
             (refused.status().as_u16(), &refused.json()["code"]),
             (413, &"filter-request-too-large".into())
@@ -119,7 +125,10 @@ async fn queries_pass_through_filters_like_proxied_requests() {
 
 #[tokio::test]
 async fn trailers_end_a_body_for_filters_in_both_protocols() {
-    let rig = GatewayFixture::new(&ModuleFolder::new(&[("reads", READS)]).proxied(&[("reads", "")])).await;
+    let rig = GatewayFixture::new(
+        &ModuleFolder::new(&[("reads", CHECKS_REQUEST_BODY)]).proxy_config(&[("reads", "")]),
+    )
+    .await;
     // The gateway removes a cookie, which leaves no trailers.
     for name in ["x-sum", "cookie"] {
         let mut stream = rig.connect().await;
@@ -130,8 +139,8 @@ async fn trailers_end_a_body_for_filters_in_both_protocols() {
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 418 "), "{name}: {answer}");
         let trailers = http::HeaderMap::from_iter([(name.parse().unwrap(), "1".parse().unwrap())]);
-        let body = rig::in_pieces("0ab").with_trailers(std::future::ready(Some(Ok(trailers))));
-        let answer = rig.ask_h2(post("/echo/a", "").map(|_| body.boxed_unsync())).await;
+        let body = fixture::chunked_body("0ab").with_trailers(std::future::ready(Some(Ok(trailers))));
+        let answer = rig.send_http2(post("/echo/a", "").map(|_| body.boxed_unsync())).await;
         assert_eq!(answer.status(), StatusCode::IM_A_TEAPOT, "{name}");
     }
     assert_eq!(rig.stats("reads").traps, 0);

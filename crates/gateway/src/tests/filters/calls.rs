@@ -21,13 +21,13 @@ const WAITS: &str = r#"
         (call $want (i32.const 0) (call $continue (i32.const 0))))
     (func (export "proxy_on_log") (param i32) (call $count))"#;
 
-fn waits(path: &str) -> String {
-    format!("{}{}{WAITS}", counter(), asks(path))
+fn waiting_module(path: &str) -> String {
+    format!("{}{}{WAITS}", counter_module(), call_module(path))
 }
 
 /// A config whose only route has this filter, and without a service of the name that the filter calls.
-fn without_service(modules: &ModuleFolder, more: &str) -> String {
-    let wasm = modules.path("calls");
+fn config_without_service(modules: &ModuleFolder, more: &str) -> String {
+    let wasm = modules.module_path("calls");
     format!(
         "services: {{ shop: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
          - {{ path: '/echo/*', proxy: shop, filters: [{{ wasm: '{}'{more} }}] }}\n",
@@ -36,9 +36,9 @@ fn without_service(modules: &ModuleFolder, more: &str) -> String {
 }
 
 /// Returns the module with calls to this host.
-fn calling(host: &str) -> String {
-    let code =
-        waits("/a").replace("(data (i32.const 80) \"echo\")", &format!("(data (i32.const 3000) \"{host}\")"));
+fn module_calling(host: &str) -> String {
+    let code = waiting_module("/a")
+        .replace("(data (i32.const 80) \"echo\")", &format!("(data (i32.const 3000) \"{host}\")"));
     code.replace("(i32.const 80) (i32.const 4)", &format!("(i32.const 3000) (i32.const {})", host.len()))
 }
 
@@ -49,7 +49,7 @@ async fn filters_can_call_hosts_that_their_config_allows() {
     )
     .await;
     let host = elsewhere.address;
-    let modules = ModuleFolder::new(&[("calls", &calling(&host.to_string()))]);
+    let modules = ModuleFolder::new(&[("calls", &module_calling(&host.to_string()))]);
     for (hosts, expected) in [
         (format!(", hosts: ['{host}']"), (200, "one")),
         (", hosts: ['127.0.0.0/8']".to_owned(), (200, "one")),
@@ -58,8 +58,8 @@ async fn filters_can_call_hosts_that_their_config_allows() {
         (", hosts: ['*.example.org', '10.0.0.0/8']".to_owned(), (503, "")),
         (String::new(), (503, "")),
     ] {
-        let rig = GatewayFixture::new(&without_service(&modules, &hosts)).await;
-        let answer = rig.ask(get("/echo/a")).await;
+        let rig = GatewayFixture::new(&config_without_service(&modules, &hosts)).await;
+        let answer = rig.send_request(get("/echo/a")).await;
         assert_eq!((answer.status().as_u16(), answer.header("seen-user")), expected, "{hosts}");
     }
     assert_eq!(elsewhere.end().await.log.lines().count(), 2, "no other call got there");
@@ -67,17 +67,19 @@ async fn filters_can_call_hosts_that_their_config_allows() {
 
 #[tokio::test]
 async fn reports_invalid_host_patterns() {
-    let modules = ModuleFolder::new(&[("calls", &calling("a"))]);
-    let text = without_service(&modules, ", hosts: ['https://auth.internal']");
-    let Err(BuildError::Config(mistakes)) = Gateway::build(read(&text, "127.0.0.1:1")) else { panic!() };
+    let modules = ModuleFolder::new(&[("calls", &module_calling("a"))]);
+    let text = config_without_service(&modules, ", hosts: ['https://auth.internal']");
+    let Err(BuildError::Config(mistakes)) = Gateway::build(parse_config(&text, "127.0.0.1:1")) else {
+        panic!()
+    };
     let said = mistakes[0].to_string();
     assert!(said.contains("routes[0].filters[0].hosts") && said.contains("filter-host-invalid"), "{said}");
 }
 
 #[tokio::test]
 async fn cancels_calls_when_the_client_disconnects() {
-    let modules = ModuleFolder::new(&[("waits", &waits("/wait"))]);
-    let rig = GatewayFixture::new(&modules.proxied(&[("waits", "")])).await;
+    let modules = ModuleFolder::new(&[("waits", &waiting_module("/wait"))]);
+    let rig = GatewayFixture::new(&modules.proxy_config(&[("waits", "")])).await;
     let body = "a".repeat(1000);
     for (number, head) in [
         "GET /echo/a HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(),
@@ -90,48 +92,48 @@ async fn cancels_calls_when_the_client_disconnects() {
     {
         let mut stream = rig.connect().await;
         stream.write_all(head.as_bytes()).await.unwrap();
-        rig.upstream.arrived().await;
-        assert_eq!(rig.counted(), number as u64);
+        rig.upstream.wait_until_arrived().await;
+        assert_eq!(rig.module_counter(), number as u64);
         drop(stream);
-        rig.upstream.left().await;
-        until(|| rig.counted() == number as u64 + 1).await;
+        rig.upstream.wait_until_ended().await;
+        wait_until(|| rig.module_counter() == number as u64 + 1).await;
     }
     let stats = rig.stats("waits");
     // None of the calls completed, since the filter would have sent a response then.
     assert_eq!((stats.traps, stats.calls, stats.local_responses), (0, 3, 0), "{stats:?}");
     // The next request has a call of its own.
-    let next = tokio::spawn(rig.asking(get("/echo/a")));
-    rig.upstream.arrived().await;
+    let next = tokio::spawn(rig.send_detached(get("/echo/a")));
+    rig.upstream.wait_until_arrived().await;
     rig.upstream.release();
     assert_eq!(next.await.unwrap().header("seen-user"), "one");
 }
 
 #[tokio::test]
 async fn cancels_calls_when_the_client_resets_the_stream() {
-    let modules = ModuleFolder::new(&[("waits", &waits("/wait"))]);
-    let rig = GatewayFixture::new(&modules.proxied(&[("waits", "")])).await;
+    let modules = ModuleFolder::new(&[("waits", &waiting_module("/wait"))]);
+    let rig = GatewayFixture::new(&modules.proxy_config(&[("waits", "")])).await;
     for request in [get("/echo/a"), post("/echo/a", "body")] {
-        let before = rig.counted();
-        let mut asking = Box::pin(rig.ask_h2(request));
+        let before = rig.module_counter();
+        let mut asking = Box::pin(rig.send_http2(request));
         tokio::select! {
             _ = &mut asking => panic!("an answer"),
-            () = rig.upstream.arrived() => {}
+            () = rig.upstream.wait_until_arrived() => {}
         }
         drop(asking);
-        rig.upstream.left().await;
-        until(|| rig.counted() == before + 1).await;
+        rig.upstream.wait_until_ended().await;
+        wait_until(|| rig.module_counter() == before + 1).await;
     }
     assert_eq!(rig.stats("waits").traps, 0);
 }
 
 #[tokio::test]
 async fn sends_100_continue_only_after_the_filter_has_passed_the_head() {
-    let modules = ModuleFolder::new(&[("waits", &waits("/wait"))]);
-    let rig = GatewayFixture::new(&modules.proxied(&[("waits", "")])).await;
+    let modules = ModuleFolder::new(&[("waits", &waiting_module("/wait"))]);
+    let rig = GatewayFixture::new(&modules.proxy_config(&[("waits", "")])).await;
     let mut stream = rig.connect().await;
     let head = "POST /echo/a HTTP/1.1\r\nhost: a\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    rig.upstream.arrived().await;
+    rig.upstream.wait_until_arrived().await;
     let mut buffer = [0; 512];
     assert!(stream.try_read(&mut buffer).is_err(), "nothing is sent while the filter waits");
     rig.upstream.release();
@@ -145,7 +147,7 @@ async fn sends_100_continue_only_after_the_filter_has_passed_the_head() {
 
 #[tokio::test]
 async fn calls_of_programs_have_the_headers_that_filters_set() {
-    let modules = ModuleFolder::new(&[("waits", &waits("/a"))]);
+    let modules = ModuleFolder::new(&[("waits", &waiting_module("/a"))]);
     let text = modules.config(&[("waits", "")]);
     let text = text.replace("url: 'http://UPSTREAM'", "url: 'http://UPSTREAM', forward: [x-user]");
     let rig = GatewayFixture::new(&text).await;
@@ -156,6 +158,6 @@ async fn calls_of_programs_have_the_headers_that_filters_set() {
     );
     request.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
     request.headers_mut().insert("x-user", "admin".parse().unwrap());
-    let answer = rig.ask(request).await;
+    let answer = rig.send_request(request).await;
     assert_eq!(answer.text(), "one", "not the client's value");
 }

@@ -6,26 +6,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 
 /// Answers every request itself: with the status STATUS and the body `one`.
-const ANSWERS: &str = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
+const RESPONDS_ITSELF: &str = r#"(func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
     (call $want (i32.const 0) (call $respond (i32.const STATUS) (i32.const 0) (i32.const 0) (i32.const 32)
         (i32.const 3) (i32.const 0) (i32.const 0) (i32.const -1)))
     (i32.const 1))"#;
 /// Sets the status of every response to STATUS.
-const RESTATES: &str = r#"
+const SETS_STATUS: &str = r#"
     (data (i32.const 144) ":status") (data (i32.const 152) "STATUS")
     (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
         (call $want (i32.const WANTED)
             (call $replace (i32.const 2) (i32.const 144) (i32.const 7) (i32.const 152) (i32.const 3)))
         (i32.const 0))"#;
 /// Sets the length of messages to 3 bytes.
-const LIES: &str = r#"
+const SETS_WRONG_LENGTH: &str = r#"
     (data (i32.const 144) "content-length") (data (i32.const 160) "3")
     (func (export "CALLBACK") (param i32 i32 i32) (result i32)
         (call $want (i32.const 0)
             (call $replace (i32.const MAP) (i32.const 144) (i32.const 14) (i32.const 160) (i32.const 1)))
         (i32.const 0))"#;
 /// Looks at everything, and passes everything.
-const LOOKS: &str = r#"
+const PASSES_EVERYTHING: &str = r#"
     (func (export "proxy_on_request_body") (param i32 i32 i32) (result i32) (i32.const 0))
     (func (export "proxy_on_response_headers") (param i32 i32 i32) (result i32)
         (call $say (i32.const 32)) (i32.const 0))
@@ -33,7 +33,7 @@ const LOOKS: &str = r#"
     (func (export "proxy_on_response_trailers") (param i32 i32) (result i32) (i32.const 0))"#;
 
 /// Sends two requests on one connection, the second of which ends it. Returns all that was received.
-async fn twice(rig: &GatewayFixture, first: &str) -> String {
+async fn send_two(rig: &GatewayFixture, first: &str) -> String {
     let mut stream = rig.connect().await;
     let second = "GET /free HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     stream.write_all(format!("{first}{second}").as_bytes()).await.unwrap();
@@ -42,32 +42,35 @@ async fn twice(rig: &GatewayFixture, first: &str) -> String {
     answers
 }
 
-async fn rig(modules: &ModuleFolder) -> GatewayFixture {
-    GatewayFixture::new(&format!("{}  - {{ path: /free, proxy: echo }}\n", modules.proxied(&[("m", "")])))
-        .await
+async fn build_fixture(modules: &ModuleFolder) -> GatewayFixture {
+    GatewayFixture::new(&format!(
+        "{}  - {{ path: /free, proxy: echo }}\n",
+        modules.proxy_config(&[("m", "")])
+    ))
+    .await
 }
 
 #[tokio::test]
 async fn responses_that_may_have_no_body_have_none_with_any_filter() {
     for (code, method) in [
-        (ANSWERS.replace("STATUS", "204"), "GET"),
-        (ANSWERS.replace("STATUS", "205"), "GET"),
-        (ANSWERS.replace("STATUS", "304"), "GET"),
-        (ANSWERS.replace("STATUS", "200"), "HEAD"),
-        (RESTATES.replace("STATUS", "204").replace("WANTED", "0"), "GET"),
-        (RESTATES.replace("STATUS", "205").replace("WANTED", "0"), "GET"),
-        (RESTATES.replace("STATUS", "304").replace("WANTED", "0"), "GET"),
-        (LOOKS.to_owned(), "HEAD"),
-        (LIES.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2"), "HEAD"),
+        (RESPONDS_ITSELF.replace("STATUS", "204"), "GET"),
+        (RESPONDS_ITSELF.replace("STATUS", "205"), "GET"),
+        (RESPONDS_ITSELF.replace("STATUS", "304"), "GET"),
+        (RESPONDS_ITSELF.replace("STATUS", "200"), "HEAD"),
+        (SETS_STATUS.replace("STATUS", "204").replace("WANTED", "0"), "GET"),
+        (SETS_STATUS.replace("STATUS", "205").replace("WANTED", "0"), "GET"),
+        (SETS_STATUS.replace("STATUS", "304").replace("WANTED", "0"), "GET"),
+        (PASSES_EVERYTHING.to_owned(), "HEAD"),
+        (SETS_WRONG_LENGTH.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2"), "HEAD"),
     ] {
-        let rig = rig(&ModuleFolder::new(&[("m", &code)])).await;
-        let answers = twice(&rig, &format!("{method} /echo/a HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+        let rig = build_fixture(&ModuleFolder::new(&[("m", &code)])).await;
+        let answers = send_two(&rig, &format!("{method} /echo/a HTTP/1.1\r\nhost: a\r\n\r\n")).await;
         let (first, rest) = answers.split_once("\r\n\r\n").unwrap();
         assert!(rest.starts_with("HTTP/1.1 200 OK\r\n"), "{code}: {first}: {rest}");
         assert_eq!(answers.matches("HTTP/1.1 ").count(), 2, "{answers}");
         let request =
             http::Request::builder().method(method).uri("/echo/a").body(services::body::empty()).unwrap();
-        assert_eq!(rig.ask_h2(request).await.text(), "", "{code}");
+        assert_eq!(rig.send_http2(request).await.text(), "", "{code}");
         assert_eq!(rig.stats("m").traps, 0, "{code}");
     }
 }
@@ -75,14 +78,17 @@ async fn responses_that_may_have_no_body_have_none_with_any_filter() {
 #[tokio::test]
 async fn refuses_interim_statuses_from_filters() {
     for status in ["100", "101", "103", "600"] {
-        let code = RESTATES.replace("STATUS", status).replace("WANTED", "2");
-        let answer = rig(&ModuleFolder::new(&[("m", &code)])).await.ask(get("/echo/a")).await;
+        let code = SETS_STATUS.replace("STATUS", status).replace("WANTED", "2");
+        let answer =
+            build_fixture(&ModuleFolder::new(&[("m", &code)])).await.send_request(get("/echo/a")).await;
         assert_eq!(answer.status(), StatusCode::OK, "{status}");
-        let code = ANSWERS.replace("STATUS", status).replace("$want (i32.const 0)", "$want (i32.const 2)");
-        let answer = rig(&ModuleFolder::new(&[("m", &code.replace("(i32.const 1))", "(i32.const 0))"))]))
-            .await
-            .ask(get("/echo/a"))
-            .await;
+        let code =
+            RESPONDS_ITSELF.replace("STATUS", status).replace("$want (i32.const 0)", "$want (i32.const 2)");
+        let answer =
+            build_fixture(&ModuleFolder::new(&[("m", &code.replace("(i32.const 1))", "(i32.const 0))"))]))
+                .await
+                .send_request(get("/echo/a"))
+                .await;
         // A module that can't send its response passes nothing.
         assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{status}");
     }
@@ -91,21 +97,21 @@ async fn refuses_interim_statuses_from_filters() {
 #[tokio::test]
 async fn ignores_content_length_set_by_filters() {
     for path in ["/echo/a", "/echo/pieces"] {
-        let code = LIES.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2");
-        let rig = rig(&ModuleFolder::new(&[("m", &code)])).await;
-        let answers = twice(&rig, &format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+        let code = SETS_WRONG_LENGTH.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2");
+        let rig = build_fixture(&ModuleFolder::new(&[("m", &code)])).await;
+        let answers = send_two(&rig, &format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).await;
         // The actual length is sent if it is known; otherwise the connection ends with the invalid message.
         let whole = answers.contains(r#""method":"GET""#) && answers.matches("HTTP/1.1 200 OK").count() == 2;
         let broken = answers.matches("HTTP/1.1 ").count() == 1;
         assert!(whole || broken, "{answers}");
     }
-    let code = LIES.replace("CALLBACK", "proxy_on_request_headers").replace("MAP", "0");
-    let rig = rig(&ModuleFolder::new(&[("m", &code)])).await;
+    let code = SETS_WRONG_LENGTH.replace("CALLBACK", "proxy_on_request_headers").replace("MAP", "0");
+    let rig = build_fixture(&ModuleFolder::new(&[("m", &code)])).await;
     let hidden = "abcGET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
-    for request in [post("/echo/a", hidden), post("/echo/a", hidden).map(|_| rig::in_pieces(hidden))] {
-        let answer = rig.ask(request).await;
+    for request in [post("/echo/a", hidden), post("/echo/a", hidden).map(|_| fixture::chunked_body(hidden))] {
+        let answer = rig.send_request(request).await;
         assert!(matches!(answer.status().as_u16(), 200 | 502), "{}", answer.text());
-        let after = rig.ask(get("/free")).await;
+        let after = rig.send_request(get("/free")).await;
         assert_eq!(after.json()["path"], "/free", "the next request has its own answer");
     }
 }
@@ -130,8 +136,8 @@ async fn filters_see_the_response_of_an_upgrade() {
         stream.read_to_string(&mut said).await.unwrap();
         said
     });
-    let modules = ModuleFolder::new(&[("m", LOOKS)]);
-    let text = modules.proxied(&[("m", "")]).replace("http://UPSTREAM", &format!("http://{address}"));
+    let modules = ModuleFolder::new(&[("m", PASSES_EVERYTHING)]);
+    let text = modules.proxy_config(&[("m", "")]).replace("http://UPSTREAM", &format!("http://{address}"));
     let rig = GatewayFixture::new(&text).await;
     let mut stream = rig.connect().await;
     stream

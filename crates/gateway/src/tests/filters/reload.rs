@@ -26,36 +26,38 @@ const SAYS: &str = r#"
         (i32.const 0))"#;
 
 /// Two filters of one module, with the same configuration.
-fn both(config: &str) -> [(&'static str, String); 2] {
+fn two_filters(config: &str) -> [(&'static str, String); 2] {
     ["", ", name: second"].map(|name| ("says", format!(", config: {config}, limits: {{ cpu: 1s }}{name}")))
 }
 
-fn put(rig: &GatewayFixture, modules: &ModuleFolder, config: &str) {
-    let filters = both(config);
-    rig.put(modules, &filters.each_ref().map(|(module, more)| (*module, more.as_str())));
+fn reload_config(rig: &GatewayFixture, modules: &ModuleFolder, config: &str) {
+    let filters = two_filters(config);
+    rig.reload_filters(modules, &filters.each_ref().map(|(module, more)| (*module, more.as_str())));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_reload_during_a_paused_body_drops_and_mixes_nothing() {
-    let code = format!("{}{SAYS}", counter());
+    let code = format!("{}{SAYS}", counter_module());
     let modules = ModuleFolder::new(&[("says", &code)]);
-    let one = both("one");
+    let one = two_filters("one");
     let rig = Arc::new(
-        GatewayFixture::new(&modules.proxied(&one.each_ref().map(|(module, more)| (*module, more.as_str()))))
-            .await,
+        GatewayFixture::new(
+            &modules.proxy_config(&one.each_ref().map(|(module, more)| (*module, more.as_str()))),
+        )
+        .await,
     );
     let mut paused = rig.connect().await;
     let head =
         "POST /echo/paused HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
     paused.write_all(format!("{head}4\r\nhalf\r\n").as_bytes()).await.unwrap();
-    until(|| rig.counted() > 0).await;
+    wait_until(|| rig.module_counter() > 0).await;
     let (over, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let load = (0..6).map(|_| {
         let (rig, over, answered) = (Arc::clone(&rig), Arc::clone(&over), Arc::clone(&answered));
         tokio::spawn(async move {
             let mut said = Vec::new();
             while !over.load(Relaxed) {
-                let answer = rig.ask(post("/echo/a", "whole")).await;
+                let answer = rig.send_request(post("/echo/a", "whole")).await;
                 assert_eq!(answer.status(), StatusCode::OK, "{}", answer.text());
                 assert_eq!(answer.headers("x-filter"), [answer.text(); 4]);
                 said.push(answer.text().to_owned());
@@ -67,18 +69,18 @@ async fn a_reload_during_a_paused_body_drops_and_mixes_nothing() {
     let load: Vec<_> = load.collect();
     for turn in 0..20 {
         let before = answered.load(Relaxed);
-        until(|| {
+        wait_until(|| {
             assert!(!load.iter().any(tokio::task::JoinHandle::is_finished), "a request went wrong");
             answered.load(Relaxed) > before + 10
         })
         .await;
         if turn % 4 == 0 {
-            modules.put("says", &format!("{code} (data (i32.const 3000) \"{turn}\")"));
+            modules.write_module("says", &format!("{code} (data (i32.const 3000) \"{turn}\")"));
         }
-        put(&rig, &modules, ["two", "one"][turn % 2]);
+        reload_config(&rig, &modules, ["two", "one"][turn % 2]);
     }
-    put(&rig, &modules, "two");
-    assert_eq!(rig.ask(post("/echo/a", "whole")).await.text(), "two");
+    reload_config(&rig, &modules, "two");
+    assert_eq!(rig.send_request(post("/echo/a", "whole")).await.text(), "two");
     over.store(true, Relaxed);
     let mut said = Vec::new();
     for task in load {
@@ -110,31 +112,31 @@ const LINGERS: &str = r#"
 
 #[tokio::test]
 async fn an_unfinished_exchange_ends_once_also_with_a_reload_in_between() {
-    let code = format!("{}{}{LINGERS}", counter(), asks("/wait"));
-    let modules = ModuleFolder::new(&[("lingers", &code), ("one", ONE)]);
-    let rig = GatewayFixture::new(&modules.proxied(&[("lingers", "")])).await;
+    let code = format!("{}{}{LINGERS}", counter_module(), call_module("/wait"));
+    let modules = ModuleFolder::new(&[("lingers", &code), ("one", ADDS_ONE)]);
+    let rig = GatewayFixture::new(&modules.proxy_config(&[("lingers", "")])).await;
     // Without a reload: the exchange ends when the filter is done.
-    rig.ask(get("/echo/a")).await;
-    rig.upstream.arrived().await;
-    assert_eq!(rig.counted(), 0);
+    rig.send_request(get("/echo/a")).await;
+    rig.upstream.wait_until_arrived().await;
+    assert_eq!(rig.module_counter(), 0);
     rig.upstream.release();
-    until(|| rig.counted() == 1).await;
-    rig.upstream.left().await;
+    wait_until(|| rig.module_counter() == 1).await;
+    rig.upstream.wait_until_ended().await;
     // A reload while it waits: the filter is dropped, and its exchange with it.
-    rig.ask(get("/echo/a")).await;
-    rig.upstream.arrived().await;
-    rig.put(&modules, &[("one", "")]);
-    until(|| rig.counted() == 2).await;
-    rig.upstream.left().await;
+    rig.send_request(get("/echo/a")).await;
+    rig.upstream.wait_until_arrived().await;
+    rig.reload_filters(&modules, &[("one", "")]);
+    wait_until(|| rig.module_counter() == 2).await;
+    rig.upstream.wait_until_ended().await;
     // A reload while the request is in flight: it ends with the filter that it started with.
-    rig.put(&modules, &[("lingers", "")]);
-    let waiting = tokio::spawn(rig.asking(get("/echo/wait")));
-    rig.upstream.arrived().await;
-    rig.put(&modules, &[("one", "")]);
-    assert_eq!((rig.ask(get("/echo/a")).await.header("x-filter"), rig.counted()), ("one", 2));
+    rig.reload_filters(&modules, &[("lingers", "")]);
+    let waiting = tokio::spawn(rig.send_detached(get("/echo/wait")));
+    rig.upstream.wait_until_arrived().await;
+    rig.reload_filters(&modules, &[("one", "")]);
+    assert_eq!((rig.send_request(get("/echo/a")).await.header("x-filter"), rig.module_counter()), ("one", 2));
     rig.upstream.release();
     assert_eq!(waiting.await.unwrap().headers("x-filter"), [""; 0]);
-    until(|| rig.counted() == 3).await;
+    wait_until(|| rig.module_counter() == 3).await;
     let stats = rig.stats("lingers");
     assert_eq!((stats.traps, stats.failed_requests, stats.calls), (0, 0, 3), "{stats:?}");
 }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use super::UNREAD;
+use super::WRITE_STALL_TIMEOUT;
 use super::http2::{FrameCounts, FrameScanner};
 use super::stall::StallTimer;
 
@@ -18,9 +18,9 @@ use super::stall::StallTimer;
 pub(super) struct FairStream<S> {
     stream: S,
     /// The bytes that were read from the stream and not passed on.
-    begun: Bytes,
+    pending_input: Bytes,
     frames: FrameScanner,
-    unread: StallTimer,
+    write_stall: StallTimer,
     traffic: Arc<FrameCounts>,
 }
 
@@ -28,18 +28,22 @@ impl<S> FairStream<S> {
     pub(super) fn new(stream: S, begun: Vec<u8>, traffic: Arc<FrameCounts>) -> Self {
         Self {
             stream,
-            begun: begun.into(),
+            pending_input: begun.into(),
             frames: FrameScanner::default(),
-            unread: StallTimer::default(),
+            write_stall: StallTimer::default(),
             traffic,
         }
     }
 
     /// Returns the result of a write, or a timeout if the client has read nothing for too long.
-    fn written<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+    fn check_write_stall<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.unread.end();
-        } else if self.unread.is_over(UNREAD, context) {
+            self.write_stall.end_stall();
+        } else if self.write_stall.is_over(WRITE_STALL_TIMEOUT, context) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         written
@@ -52,8 +56,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for FairStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { stream, begun, frames, traffic, .. } = &mut *self;
-        let Some(room) = traffic.room() else {
+        let Self { stream, pending_input: begun, frames, traffic, .. } = &mut *self;
+        let Some(room) = traffic.remaining_turn() else {
             context.waker().wake_by_ref();
             return Poll::Pending;
         };
@@ -81,7 +85,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FairStream<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.written(written, context)
+        self.check_write_stall(written, context)
     }
 
     fn poll_write_vectored(
@@ -90,7 +94,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FairStream<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.written(written, context)
+        self.check_write_stall(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -99,7 +103,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for FairStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.written(flushed, context)
+        self.check_write_stall(flushed, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

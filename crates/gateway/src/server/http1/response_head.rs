@@ -23,7 +23,11 @@ pub(in crate::server) fn may_have_content(status: StatusCode) -> bool {
 }
 
 /// The framing of the body, or the one it would have if there were a body.
-pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &RequestFraming) -> BodyFraming {
+pub(super) fn response_framing(
+    head: &response::Parts,
+    body: &impl Body,
+    asked: &RequestFraming,
+) -> BodyFraming {
     let known = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     let said = || content_length(&head.headers).ok().flatten();
     let length = match head.status {
@@ -39,7 +43,7 @@ pub(super) fn framing(head: &response::Parts, body: &impl Body, asked: &RequestF
 }
 
 /// Returns the status line and the fields, after the bytes in `before`.
-pub(super) fn head(
+pub(super) fn encode_head(
     head: &response::Parts,
     framing: BodyFraming,
     asked: &RequestFraming,

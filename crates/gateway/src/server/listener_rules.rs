@@ -37,7 +37,7 @@ impl ListenerRulesByAddress {
     ) -> Result<Self, Vec<ConfigProblem>> {
         let mut ports = previous.cloned().unwrap_or_default();
         let mut problems = Vec::new();
-        for (pointer, address, tls) in listen.each() {
+        for (pointer, address, tls) in listen.addresses_with_tls() {
             let hosts = Arc::new(HostNames::new(listen.hosts_at(address)));
             match tls.map(|tls| ListenerTls::new(tls, folder)).transpose() {
                 Ok(tls) => {

@@ -12,7 +12,7 @@ use crate::drain::DrainPhase;
 pub(super) struct PhaseChange {
     /// `None` if it never completes.
     phase: Option<watch::Receiver<DrainPhase>>,
-    coming: Pin<Box<dyn Future<Output = ()> + Send>>,
+    future: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_waiting: bool,
 }
 
@@ -22,12 +22,12 @@ impl PhaseChange {
         phase: watch::Receiver<DrainPhase>,
         coming: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
-        Self { phase: Some(phase), coming: Box::pin(coming), is_waiting: false }
+        Self { phase: Some(phase), future: Box::pin(coming), is_waiting: false }
     }
 
     /// Returns a future that never completes.
     pub(super) fn never() -> Self {
-        Self { phase: None, coming: Box::pin(std::future::pending()), is_waiting: false }
+        Self { phase: None, future: Box::pin(std::future::pending()), is_waiting: false }
     }
 
     /// Returns ready once the future has completed. It must always be polled by the same task, which it
@@ -38,6 +38,6 @@ impl PhaseChange {
             return Poll::Pending;
         }
         self.is_waiting = true;
-        self.coming.as_mut().poll(context)
+        self.future.as_mut().poll(context)
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::terminal;
 
 /// Formats a diagnostic with the source lines that it refers to.
-pub(super) fn text(found: &ScriptDiagnostic, name: &str, source: &str) -> String {
+pub(super) fn format_diagnostic(found: &ScriptDiagnostic, name: &str, source: &str) -> String {
     let mut report = MietteDiagnostic::new(&found.message);
     report.severity = Some(match found.severity {
         DiagnosticSeverity::Error => miette::Severity::Error,
@@ -32,7 +32,7 @@ pub(super) fn text(found: &ScriptDiagnostic, name: &str, source: &str) -> String
 }
 
 /// Returns a diagnostic with positions as editors use them: lines and columns from 1.
-pub(super) fn json(found: &ScriptDiagnostic, source: &str) -> Value {
+pub(super) fn diagnostic_json(found: &ScriptDiagnostic, source: &str) -> Value {
     let lines = LineStarts::new(source);
     let place = |label: &DiagnosticLabel| {
         let (from, to) = (lines.position(label.span.start), lines.position(label.span.end));

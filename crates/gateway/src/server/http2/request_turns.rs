@@ -15,7 +15,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use pin_project_lite::pin_project;
 
 /// The maximum number of a connection's requests in the runtime's run queue.
-static MOST: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
+static MAX_ACTIVE: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZero::get));
 
 /// The run queue of a connection's requests.
 #[derive(Clone, Default)]
@@ -40,7 +41,7 @@ struct TurnEntry {
 
 /// A request's state.
 struct TurnState {
-    at: TurnPosition,
+    position: TurnPosition,
     /// The waker of the task.
     waker: Option<Waker>,
 }
@@ -48,18 +49,18 @@ struct TurnState {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TurnPosition {
     /// The request waits for an event.
-    Asleep,
+    Idle,
     /// The request is in the connection's queue.
-    Waiting,
+    Queued,
     /// The request may run, but the runtime has not polled it yet. Its first poll moves it to the end of the
     /// runtime's run queue, so that it does not overtake other tasks.
-    CalledUnseen,
+    ScheduledUnpolled,
     /// The request is in the runtime's run queue.
-    Called,
+    Scheduled,
     /// The request is being polled.
-    Polled,
+    Polling,
     /// The request is being polled, and was woken meanwhile.
-    PolledAgain,
+    PollingWoken,
 }
 
 pin_project! {
@@ -81,14 +82,14 @@ pin_project! {
 impl RequestTurns {
     /// Makes a request take turns with the connection's other requests, behind those that are ready. The
     /// runtime polls a new task in any case; a request that has to wait does nothing then.
-    pub(super) fn take<F: Future>(&self, future: F) -> TakingTurns<F> {
-        let number = self.line().add();
+    pub(super) fn take_turns<F: Future>(&self, future: F) -> TakingTurns<F> {
+        let number = self.lock_queue().add();
         let place = Arc::new(TurnEntry { turns: self.clone(), number });
         let waker = Waker::from(Arc::clone(&place));
         TakingTurns { place, waker, future }
     }
 
-    fn line(&self) -> MutexGuard<'_, TurnQueue> {
+    fn lock_queue(&self) -> MutexGuard<'_, TurnQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -98,51 +99,52 @@ impl TurnQueue {
     fn add(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.states.insert(number, TurnState { at: TurnPosition::Asleep, waker: None });
-        let _ = self.enter(number);
+        self.states.insert(number, TurnState { position: TurnPosition::Idle, waker: None });
+        let _ = self.schedule(number);
         number
     }
 
     /// Moves a request to the runtime's run queue, or to the connection's queue if the limit is reached.
     /// Returns the waker if the task is to be woken.
-    fn enter(&mut self, number: u64) -> Option<Waker> {
+    fn schedule(&mut self, number: u64) -> Option<Waker> {
         let state = self.states.get_mut(&number)?;
-        if self.active < *MOST {
+        if self.active < *MAX_ACTIVE {
             self.active += 1;
-            state.at = TurnPosition::Called;
+            state.position = TurnPosition::Scheduled;
             return state.waker.clone();
         }
-        state.at = TurnPosition::Waiting;
+        state.position = TurnPosition::Queued;
         self.waiting.push_back(number);
         None
     }
 
     /// Ends a turn, and returns the waker of the next request in the queue.
-    fn leave(&mut self) -> Option<Waker> {
+    fn end_turn(&mut self) -> Option<Waker> {
         self.active -= 1;
         let next = self.waiting.pop_front()?;
         let state = self.states.get_mut(&next)?;
         self.active += 1;
-        state.at = if state.waker.is_some() { TurnPosition::Called } else { TurnPosition::CalledUnseen };
+        state.position =
+            if state.waker.is_some() { TurnPosition::Scheduled } else { TurnPosition::ScheduledUnpolled };
         state.waker.clone()
     }
 }
 
 impl TurnEntry {
     /// Whether the request may be polled now. Otherwise it is woken when it may.
-    fn begins(&self, waker: &Waker) -> bool {
-        let mut line = self.turns.line();
+    fn try_begin_poll(&self, waker: &Waker) -> bool {
+        let mut line = self.turns.lock_queue();
         let Some(state) = line.states.get_mut(&self.number) else { return false };
         if state.waker.as_ref().is_none_or(|known| !known.will_wake(waker)) {
             state.waker = Some(waker.clone());
         }
-        match state.at {
-            TurnPosition::Called => {
-                state.at = TurnPosition::Polled;
+        match state.position {
+            TurnPosition::Scheduled => {
+                state.position = TurnPosition::Polling;
                 return true;
             }
-            TurnPosition::CalledUnseen => {
-                state.at = TurnPosition::Called;
+            TurnPosition::ScheduledUnpolled => {
+                state.position = TurnPosition::Scheduled;
                 waker.wake_by_ref();
             }
             _ => {}
@@ -151,36 +153,37 @@ impl TurnEntry {
     }
 
     /// Records that the request was polled and is pending.
-    fn ends(&self) {
-        let mut guard = self.turns.line();
+    fn end_poll(&self) {
+        let mut guard = self.turns.lock_queue();
         let line = &mut *guard;
         let Some(state) = line.states.get_mut(&self.number) else { return };
-        let is_woken = std::mem::replace(&mut state.at, TurnPosition::Asleep) == TurnPosition::PolledAgain;
+        let is_woken =
+            std::mem::replace(&mut state.position, TurnPosition::Idle) == TurnPosition::PollingWoken;
         if is_woken {
-            state.at = TurnPosition::Waiting;
+            state.position = TurnPosition::Queued;
             line.waiting.push_back(self.number);
         }
-        let next = line.leave();
+        let next = line.end_turn();
         drop(guard);
         next.into_iter().for_each(Waker::wake);
     }
 
     /// Removes a request that has completed or was dropped.
     fn leave(&self) {
-        let mut line = self.turns.line();
+        let mut line = self.turns.lock_queue();
         let state = line.states.remove(&self.number);
-        let next = match state.as_ref().map(|state| state.at) {
+        let next = match state.as_ref().map(|state| state.position) {
             Some(
-                TurnPosition::CalledUnseen
-                | TurnPosition::Called
-                | TurnPosition::Polled
-                | TurnPosition::PolledAgain,
-            ) => line.leave(),
-            Some(TurnPosition::Waiting) => {
+                TurnPosition::ScheduledUnpolled
+                | TurnPosition::Scheduled
+                | TurnPosition::Polling
+                | TurnPosition::PollingWoken,
+            ) => line.end_turn(),
+            Some(TurnPosition::Queued) => {
                 line.waiting.retain(|number| *number != self.number);
                 None
             }
-            Some(TurnPosition::Asleep) | None => None,
+            Some(TurnPosition::Idle) | None => None,
         };
         drop(line);
         next.into_iter().for_each(Waker::wake);
@@ -193,18 +196,18 @@ impl Wake for TurnEntry {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        let mut line = self.turns.line();
+        let mut line = self.turns.lock_queue();
         let Some(state) = line.states.get_mut(&self.number) else { return };
-        let called = match state.at {
-            TurnPosition::Asleep => line.enter(self.number),
-            TurnPosition::Polled => {
-                state.at = TurnPosition::PolledAgain;
+        let called = match state.position {
+            TurnPosition::Idle => line.schedule(self.number),
+            TurnPosition::Polling => {
+                state.position = TurnPosition::PollingWoken;
                 None
             }
-            TurnPosition::Waiting
-            | TurnPosition::CalledUnseen
-            | TurnPosition::Called
-            | TurnPosition::PolledAgain => None,
+            TurnPosition::Queued
+            | TurnPosition::ScheduledUnpolled
+            | TurnPosition::Scheduled
+            | TurnPosition::PollingWoken => None,
         };
         drop(line);
         called.into_iter().for_each(Waker::wake);
@@ -216,13 +219,13 @@ impl<F: Future> Future for TakingTurns<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        if !this.place.begins(context.waker()) {
+        if !this.place.try_begin_poll(context.waker()) {
             return Poll::Pending;
         }
         let polled = this.future.poll(&mut Context::from_waker(this.waker));
         match polled {
             Poll::Ready(_) => this.place.leave(),
-            Poll::Pending => this.place.ends(),
+            Poll::Pending => this.place.end_poll(),
         }
         polled
     }
@@ -239,7 +242,7 @@ mod tests {
     use super::*;
 
     /// Returns pending once, and wakes its task at once.
-    async fn woken_again() {
+    async fn yield_once() {
         let mut is_woken = false;
         poll_fn(|context| {
             if std::mem::replace(&mut is_woken, true) {
@@ -263,12 +266,12 @@ mod tests {
                     async move {
                         for _ in 0..3 {
                             polled.borrow_mut().push(name);
-                            woken_again().await;
+                            yield_once().await;
                         }
                     }
                 };
                 let mut tasks: Vec<_> =
-                    (0..REQUESTS).map(|number| spawn_local(turns.take(turn(number)))).collect();
+                    (0..REQUESTS).map(|number| spawn_local(turns.take_turns(turn(number)))).collect();
                 tasks.push(spawn_local(turn(REQUESTS)));
                 for task in tasks {
                     task.await.unwrap();
@@ -278,7 +281,7 @@ mod tests {
         let polled = polled.borrow();
         assert_eq!(polled.len(), 3 * (REQUESTS + 1));
         let other: Vec<usize> = (0..polled.len()).filter(|at| polled.get(*at) == Some(&REQUESTS)).collect();
-        assert!(other.iter().all(|at| *at <= 4 * *MOST), "the other's turns were {other:?}");
+        assert!(other.iter().all(|at| *at <= 4 * *MAX_ACTIVE), "the other's turns were {other:?}");
         // Requests have their turns in order.
         let first = polled.iter().filter(|name| **name < REQUESTS).take(REQUESTS);
         assert!(first.copied().eq(0..REQUESTS));
@@ -288,11 +291,11 @@ mod tests {
     async fn a_dropped_request_makes_room_in_every_state() {
         let turns = RequestTurns::default();
         let counts = || {
-            let line = turns.line();
+            let line = turns.lock_queue();
             (line.active, line.waiting.len())
         };
-        let never = || turns.take(std::future::pending::<()>());
-        let mut waits: Vec<_> = (0..2 * *MOST + 2).map(|_| Box::pin(never())).collect();
+        let never = || turns.take_turns(std::future::pending::<()>());
+        let mut waits: Vec<_> = (0..2 * *MAX_ACTIVE + 2).map(|_| Box::pin(never())).collect();
         let mut context = Context::from_waker(Waker::noop());
         // Each request gets its first turn, the waiting ones when they are polled again.
         for _ in 0..waits.len() {
@@ -300,13 +303,13 @@ mod tests {
         }
         assert_eq!(counts(), (0, 0));
         waits.iter().for_each(|wait| wait.waker.wake_by_ref());
-        assert_eq!(counts(), (*MOST, *MOST + 2));
+        assert_eq!(counts(), (*MAX_ACTIVE, *MAX_ACTIVE + 2));
         waits.drain(..1);
         waits.pop();
-        assert_eq!(counts(), (*MOST, *MOST));
+        assert_eq!(counts(), (*MAX_ACTIVE, *MAX_ACTIVE));
         waits.clear();
         assert_eq!(counts(), (0, 0));
-        turns.take(async {}).await;
+        turns.take_turns(async {}).await;
         assert_eq!(counts(), (0, 0));
     }
 }

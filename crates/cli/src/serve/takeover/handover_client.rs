@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{ListeningSockets, READY, YOURS};
+use super::{ListeningSockets, READY_MESSAGE, RELEASED_MESSAGE};
 use crate::exit::CliError;
 
 /// The timeout for the sockets, which the serving process sends without preparation.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The connection to the process that still serves.
 pub(in super::super) struct HandoverConnection(UnixStream);
 
 /// Takes the sockets of the process that listens at `path`; `None` if there is none.
-pub(in super::super) fn take(
+pub(in super::super) fn request_handover(
     path: &Path,
 ) -> Result<Option<(ListeningSockets, HandoverConnection)>, CliError> {
     let failed = |error: io::Error| {
@@ -31,7 +31,7 @@ pub(in super::super) fn take(
         Err(error) => return Err(failed(error)),
     };
     let receive = || {
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(RECEIVE_TIMEOUT))?;
         let peer = rustix::net::sockopt::socket_peercred(&stream)?;
         if peer.uid != rustix::process::geteuid() {
             return Err(io::Error::other("it belongs to another user"));
@@ -51,11 +51,11 @@ fn is_absent(error: &io::Error) -> bool {
 impl HandoverConnection {
     /// Notifies the previous process that this one serves, and waits until it has released the sockets. If it
     /// has ended meanwhile, that is fine: the sockets are here.
-    pub(super) async fn settle(self) -> io::Result<()> {
+    pub(super) async fn confirm(self) -> io::Result<()> {
         self.0.set_nonblocking(true)?;
         let mut stream = tokio::net::UnixStream::from_std(self.0)?;
-        stream.write_all(READY).await?;
-        let mut answer = [0; YOURS.len()];
+        stream.write_all(READY_MESSAGE).await?;
+        let mut answer = [0; RELEASED_MESSAGE.len()];
         stream.read_exact(&mut answer).await?;
         Ok(())
     }

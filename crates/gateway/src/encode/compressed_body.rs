@@ -17,23 +17,23 @@ use super::coding::{ContentCodingKind, ContentEncoder};
 use crate::server::limiter::UnsentPermit;
 
 /// The input that is compressed before the output is checked.
-const STEP: usize = 16 << 10;
+const INPUT_STEP: usize = 16 << 10;
 /// The output that is worth sending.
-const ENOUGH: usize = 16 << 10;
+const MIN_OUTPUT: usize = 16 << 10;
 
 /// A compressed body.
 pub(super) struct CompressedBody {
     state: CompressionState,
     /// The first frame, if it was polled before.
-    first: Option<Result<Frame<Bytes>, BodyError>>,
+    first_frame: Option<Result<Frame<Bytes>, BodyError>>,
     body: StreamedServiceBody,
     /// Input that is still to be compressed.
-    piece: Bytes,
+    pending_input: Bytes,
     /// The input compressed in this turn, and the input after which the turn ends.
-    done: usize,
-    turn: usize,
+    consumed_in_turn: usize,
+    yield_interval: usize,
     /// Whether some input may not have reached the output.
-    is_held: bool,
+    has_unflushed_input: bool,
     /// The reservation for the encoder's memory.
     _permit: Option<UnsentPermit>,
 }
@@ -41,10 +41,10 @@ pub(super) struct CompressedBody {
 enum CompressionState {
     /// Not yet begun: a body that isn't read needs no encoder.
     New(ContentCodingKind, Option<u64>),
-    Open(ContentEncoder),
+    Active(ContentEncoder),
     /// The trailers, after the end of the data.
     Trailers(Frame<Bytes>),
-    Over,
+    Done,
 }
 
 impl CompressedBody {
@@ -53,52 +53,62 @@ impl CompressedBody {
     pub(super) fn new(
         coding: ContentCodingKind,
         size: Option<u64>,
-        first: Option<Result<Frame<Bytes>, BodyError>>,
+        first_frame: Option<Result<Frame<Bytes>, BodyError>>,
         body: StreamedServiceBody,
         permit: Option<UnsentPermit>,
     ) -> Self {
         let state = CompressionState::New(coding, size);
-        let turn = coding.turn();
-        let done = if size.is_some_and(|size| size > turn as u64) { turn } else { 0 };
-        Self { state, first, body, piece: Bytes::new(), done, turn, is_held: false, _permit: permit }
+        let yield_interval = coding.yield_interval();
+        let consumed_in_turn =
+            if size.is_some_and(|size| size > yield_interval as u64) { yield_interval } else { 0 };
+        Self {
+            state,
+            first_frame,
+            body,
+            pending_input: Bytes::new(),
+            consumed_in_turn,
+            yield_interval,
+            has_unflushed_input: false,
+            _permit: permit,
+        }
     }
 
     fn encoder(&mut self) -> io::Result<&mut ContentEncoder> {
         if let CompressionState::New(coding, size) = self.state {
-            self.state = CompressionState::Open(ContentEncoder::new(coding, size)?);
+            self.state = CompressionState::Active(ContentEncoder::new(coding, size)?);
         }
         match &mut self.state {
-            CompressionState::Open(encoder) => Ok(encoder),
+            CompressionState::Active(encoder) => Ok(encoder),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 
     /// Compresses some of the input, at most the rest of the turn, and returns output that is worth sending.
     fn compress(&mut self) -> io::Result<Option<Bytes>> {
-        let mut step = std::mem::take(&mut self.piece);
-        let rest = self.turn.saturating_sub(self.done);
-        self.piece = step.split_off(step.len().min(STEP).min(rest));
-        self.done += step.len();
-        self.is_held = true;
+        let mut step = std::mem::take(&mut self.pending_input);
+        let rest = self.yield_interval.saturating_sub(self.consumed_in_turn);
+        self.pending_input = step.split_off(step.len().min(INPUT_STEP).min(rest));
+        self.consumed_in_turn += step.len();
+        self.has_unflushed_input = true;
         let encoder = self.encoder()?;
         encoder.write(&step)?;
-        let out = encoder.out();
-        Ok((out.len() >= ENOUGH).then(|| std::mem::take(out).into()))
+        let out = encoder.output();
+        Ok((out.len() >= MIN_OUTPUT).then(|| std::mem::take(out).into()))
     }
 
     fn flush(&mut self) -> io::Result<Bytes> {
-        self.is_held = false;
+        self.has_unflushed_input = false;
         let encoder = self.encoder()?;
         encoder.flush()?;
-        Ok(std::mem::take(encoder.out()).into())
+        Ok(std::mem::take(encoder.output()).into())
     }
 
     /// Ends the encoding, and keeps the trailers for later.
     fn finish(&mut self, trailers: Option<Frame<Bytes>>) -> io::Result<Bytes> {
         self.encoder()?;
-        let after = trailers.map_or(CompressionState::Over, CompressionState::Trailers);
+        let after = trailers.map_or(CompressionState::Done, CompressionState::Trailers);
         match std::mem::replace(&mut self.state, after) {
-            CompressionState::Open(encoder) => Ok(encoder.finish()?.into()),
+            CompressionState::Active(encoder) => Ok(encoder.finish()?.into()),
             _ => Ok(Bytes::new()),
         }
     }
@@ -113,48 +123,48 @@ impl http_body::Body for CompressedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         polls::enter_site(PollSite::Body);
-        match std::mem::replace(&mut self.state, CompressionState::Over) {
+        match std::mem::replace(&mut self.state, CompressionState::Done) {
             CompressionState::Trailers(trailers) => return Poll::Ready(Some(Ok(trailers))),
-            CompressionState::Over => return Poll::Ready(None),
+            CompressionState::Done => return Poll::Ready(None),
             open => self.state = open,
         }
         loop {
-            if self.done >= self.turn {
-                self.done = 0;
+            if self.consumed_in_turn >= self.yield_interval {
+                self.consumed_in_turn = 0;
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            if self.piece.has_remaining() {
+            if self.pending_input.has_remaining() {
                 match self.compress()? {
-                    Some(out) => return data(out),
+                    Some(out) => return data_frame(out),
                     None => continue,
                 }
             }
-            let polled = match self.first.take() {
+            let polled = match self.first_frame.take() {
                 Some(first) => Poll::Ready(Some(first)),
                 None => Pin::new(&mut self.body).poll_frame(context),
             };
             match polled {
-                Poll::Pending if self.is_held => return data(self.flush()?),
+                Poll::Pending if self.has_unflushed_input => return data_frame(self.flush()?),
                 Poll::Pending => {
-                    self.done = 0;
+                    self.consumed_in_turn = 0;
                     return Poll::Pending;
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    self.state = CompressionState::Over;
+                    self.state = CompressionState::Done;
                     return Poll::Ready(Some(Err(error)));
                 }
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(piece) => self.piece = piece,
-                    Err(trailers) => return data(self.finish(Some(trailers))?),
+                    Ok(piece) => self.pending_input = piece,
+                    Err(trailers) => return data_frame(self.finish(Some(trailers))?),
                 },
-                Poll::Ready(None) => return data(self.finish(None)?),
+                Poll::Ready(None) => return data_frame(self.finish(None)?),
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.state, CompressionState::Over)
+        matches!(self.state, CompressionState::Done)
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -162,6 +172,6 @@ impl http_body::Body for CompressedBody {
     }
 }
 
-fn data(data: Bytes) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+fn data_frame(data: Bytes) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
     Poll::Ready(Some(Ok(Frame::data(data))))
 }

@@ -14,7 +14,7 @@ use crate::{config, worker};
 const DEFAULT_PORT: u16 = 8080;
 
 /// The drain timeout after Ctrl-C, for an interactive terminal.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The origins of a front end that is developed on this machine.
 const LOCAL_PAGES: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "https://localhost:*"];
@@ -34,14 +34,14 @@ impl DevConfigSource {
             (Some(path), _) => Ok(file(path.clone())),
             (None, [folder]) if Path::new(folder).is_dir() => Ok(file(Path::new(folder).join("orfa.yaml"))),
             (None, services) => Ok(Self::Services {
-                services: services.iter().map(|text| service(text)).collect::<Result<_, _>>()?,
+                services: services.iter().map(|text| parse_service(text)).collect::<Result<_, _>>()?,
                 port: port.unwrap_or(DEFAULT_PORT),
             }),
         }
     }
 
     /// Reads the current config, and logs the warnings about it.
-    pub(super) fn config(&self) -> Result<GatewayConfig, Vec<ConfigMistake>> {
+    pub(super) fn read_config(&self) -> Result<GatewayConfig, Vec<ConfigMistake>> {
         let mut config = match self {
             Self::Services { services, port } => GatewayConfig::dev(services, *port)?,
             Self::File { path, .. } => {
@@ -51,13 +51,13 @@ impl DevConfigSource {
             }
         };
         if let Self::File { port: Some(port), .. } = self {
-            config.listen = ListenConfig::at(format!("127.0.0.1:{port}"));
+            config.listen = ListenConfig::from_address(format!("127.0.0.1:{port}"));
         }
-        let local = || CorsConfig::of(LOCAL_PAGES);
+        let local = || CorsConfig::with_origins(LOCAL_PAGES);
         config.cors.get_or_insert_with(local);
         config.log.access = false;
         config.launcher = Some(worker::launcher());
-        config.drain.timeout = services::DurationConfig(PATIENCE);
+        config.drain.timeout = services::DurationConfig(DRAIN_TIMEOUT);
         Ok(config)
     }
 
@@ -77,19 +77,19 @@ impl DevConfigSource {
         let scripts = scripts.map(|script| config.source.folder().join(script.options().file));
         let aggregates = config.routes.iter().filter_map(|route| route.aggregate.as_ref());
         let aggregates = aggregates.map(|aggregate| config.source.folder().join(aggregate.file()));
-        let graphqls = gateway::graphqls::watched(config);
+        let graphqls = gateway::graphqls::watched_files(config);
         let files = self.config_file().into_iter().chain(documents).chain(scripts);
         files.chain(aggregates).chain(graphqls).collect()
     }
 }
 
 /// The CPU limits of programs, by the path of their route.
-pub(super) fn cpu_caps(config: &GatewayConfig) -> BTreeMap<String, Duration> {
+pub(super) fn cpu_limits(config: &GatewayConfig) -> BTreeMap<String, Duration> {
     let cap = |route: &RouteConfig| Some((route.path.clone(), route.query.as_ref()?.limits.cpu.0));
     config.routes.iter().filter_map(cap).collect()
 }
 
-fn service(text: &str) -> Result<(String, String), CliError> {
+fn parse_service(text: &str) -> Result<(String, String), CliError> {
     let wrong = || {
         let hint = "write `orfa dev profile=http://localhost:3001`, or name a folder with an orfa.yaml";
         CliError::usage("bad-service", format!("`{text}` is neither NAME=URL nor a folder"), hint)
@@ -102,7 +102,7 @@ fn service(text: &str) -> Result<(String, String), CliError> {
 mod tests {
     use super::*;
 
-    fn plan(services: &[&str]) -> Result<DevConfigSource, CliError> {
+    fn parse_source(services: &[&str]) -> Result<DevConfigSource, CliError> {
         let services = services.iter().map(|&text| text.to_owned()).collect();
         DevConfigSource::new(&DevArguments { services, config: None, port: None, run: None, input: None })
     }
@@ -111,9 +111,9 @@ mod tests {
     fn services_are_named_on_the_command_line() {
         let services = vec![("a".to_owned(), "http://localhost:1/?x=y".to_owned())];
         let expected = DevConfigSource::Services { services, port: 8080 };
-        assert_eq!(plan(&["a=http://localhost:1/?x=y"]).ok(), Some(expected));
+        assert_eq!(parse_source(&["a=http://localhost:1/?x=y"]).ok(), Some(expected));
         for wrong in ["a", "=http://localhost", "a=", "no/such/folder"] {
-            assert_eq!(plan(&[wrong]).expect_err(wrong).code, "bad-service");
+            assert_eq!(parse_source(&[wrong]).expect_err(wrong).code, "bad-service");
         }
     }
 
@@ -121,7 +121,7 @@ mod tests {
     fn accepts_the_folder_of_a_config() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("orfa.yaml");
-        let plan = plan(&[&folder.path().display().to_string()]).ok();
+        let plan = parse_source(&[&folder.path().display().to_string()]).ok();
         assert_eq!(plan, Some(DevConfigSource::File { path, port: None }));
     }
 }

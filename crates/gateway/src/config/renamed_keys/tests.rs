@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::super::{
-    ConfigMistake, FieldPositions, GatewayConfig, beside, read_document, read_text, schema, yaml,
+    ConfigMistake, FieldPositions, GatewayConfig, companion_files, read_document, read_text, schema, yaml,
 };
 use super::{CONFIG, DECLARATION, find_schemas};
 
@@ -108,33 +108,33 @@ fn old_lines() -> Vec<OldLine> {
 }
 
 /// Returns each line with its old and new key, if it has them.
-fn with_new(line: &str) -> (String, Option<String>) {
+fn split_old_and_new(line: &str) -> (String, Option<String>) {
     let Some((setting, new)) = line.split_once(" # ") else { return (line.to_owned(), None) };
     let (old, value) = setting.trim_start().split_once(':').unwrap();
     let indent = &setting[..setting.find(old).unwrap()];
     (setting.to_owned(), Some(format!("{indent}{new}:{value}")))
 }
 
-fn read(text: &str) -> Result<GatewayConfig, Vec<ConfigMistake>> {
+fn parse_config(text: &str) -> Result<GatewayConfig, Vec<ConfigMistake>> {
     read_text(text, Path::new("orfa.yaml"))
 }
 
-fn warnings(text: &str) -> Vec<String> {
-    read(text).unwrap().source.warnings().iter().map(ConfigMistake::to_string).collect()
+fn config_warnings(text: &str) -> Vec<String> {
+    parse_config(text).unwrap().source.warnings().iter().map(ConfigMistake::to_string).collect()
 }
 
-fn mistakes(text: &str) -> Vec<String> {
-    read(text).err().unwrap_or_default().iter().map(ConfigMistake::to_string).collect()
+fn config_mistakes(text: &str) -> Vec<String> {
+    parse_config(text).err().unwrap_or_default().iter().map(ConfigMistake::to_string).collect()
 }
 
 /// Formats a config without the positions in its file.
-fn settings(config: GatewayConfig) -> String {
+fn debug_settings(config: GatewayConfig) -> String {
     format!("{:?}", GatewayConfig { source: FieldPositions::default(), ..config })
 }
 
 #[test]
 fn accepts_every_old_key_with_a_warning_at_its_position() {
-    let config = read(OLD).unwrap();
+    let config = parse_config(OLD).unwrap();
     let warned: Vec<_> = config.source.warnings().to_vec();
     let lines = old_lines();
     assert_eq!(lines.len(), CONFIG.iter().map(|renamed| renamed.keys.len()).sum::<usize>());
@@ -149,17 +149,18 @@ fn accepts_every_old_key_with_a_warning_at_its_position() {
 
 #[test]
 fn new_keys_have_the_same_meaning_without_a_warning() {
-    let new = OLD.lines().map(with_new).map(|(line, new)| new.unwrap_or(line) + "\n").collect::<String>();
-    let config = read(&new).unwrap();
+    let new =
+        OLD.lines().map(split_old_and_new).map(|(line, new)| new.unwrap_or(line) + "\n").collect::<String>();
+    let config = parse_config(&new).unwrap();
     assert!(config.source.warnings().is_empty(), "{:#?}", config.source.warnings());
-    assert_eq!(settings(config), settings(read(OLD).unwrap()));
+    assert_eq!(debug_settings(config), debug_settings(parse_config(OLD).unwrap()));
 }
 
 #[test]
 fn rejects_an_old_key_beside_the_new_one() {
-    let both = OLD.lines().map(with_new);
+    let both = OLD.lines().map(split_old_and_new);
     let both: String = both.map(|(line, new)| [line, new.unwrap_or_default()].join("\n") + "\n").collect();
-    let mistakes = read(&both).unwrap_err();
+    let mistakes = parse_config(&both).unwrap_err();
     let lines = old_lines();
     assert_eq!(mistakes.len(), lines.len(), "{mistakes:#?}");
     for ((_, column, old, new), mistake) in lines.into_iter().zip(mistakes) {
@@ -179,7 +180,7 @@ fn a_config_with_mistakes_has_its_warnings_too() {
 #[test]
 fn reports_mistakes_in_old_settings_where_they_are() {
     assert_eq!(
-        mistakes(
+        config_mistakes(
             "services: { a: { url: http://a } }\nroutes:\n  - { path: /, proxy: a, limits: { body: much } }"
         ),
         [
@@ -198,7 +199,7 @@ fn more_cpu_time_than_the_timeout_is_a_warning_on_script_routes() {
     let hint = "(hint: the timeout ends a run before this much CPU time can pass)";
     let script = "routes:\n  - { path: /s, script: { file: x.sjs, limits: { time: 3s, wall: 2s } } }";
     assert_eq!(
-        warnings(script),
+        config_warnings(script),
         [
             "orfa.yaml:2:50: routes[0].script.limits.time: the key `time` is deprecated (hint: write `cpu`)".to_owned(),
             format!(
@@ -209,7 +210,7 @@ fn more_cpu_time_than_the_timeout_is_a_warning_on_script_routes() {
     );
     let query = "services: { a: { url: http://a } }\nroutes:\n  - { path: /q, query: { services: [a], limits: { cpu: 3s, deadline: 2s } } }";
     assert_eq!(
-        mistakes(query),
+        config_mistakes(query),
         [format!("orfa.yaml:3:56: routes[0].query.limits.cpu: more CPU time than the timeout allows {hint}")]
     );
 }
@@ -267,8 +268,11 @@ parts:
             (7, "answer", "write `response`"),
         ]
     );
-    let read =
-        beside::read::<aggregate::AggregateDeclaration>(declaration, Path::new("buyers.yaml"), DECLARATION);
+    let read = companion_files::read_companion::<aggregate::AggregateDeclaration>(
+        declaration,
+        Path::new("buyers.yaml"),
+        DECLARATION,
+    );
     let (read, source) = read.unwrap();
     assert_eq!((read.input["ids"].max_length, source.warnings().len()), (Some(5), 5));
 }

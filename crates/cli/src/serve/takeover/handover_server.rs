@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{HandoverConnection, ListeningSockets, READY, YOURS};
+use super::{HandoverConnection, ListeningSockets, READY_MESSAGE, RELEASED_MESSAGE};
 
 /// The pause after a failed takeover.
-const BREATHER: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The sockets to be given away, and the path of the Unix socket.
 pub(in super::super) struct HandoverServer {
@@ -24,7 +24,7 @@ pub(in super::super) struct HandoverServer {
 struct HandoverSocket {
     path: PathBuf,
     listener: UnixListener,
-    is_ours: bool,
+    owns_file: bool,
 }
 
 impl HandoverServer {
@@ -36,14 +36,14 @@ impl HandoverServer {
     /// Completes the takeover by this process itself, if it was one. Then waits until another process has
     /// taken over, and returns its process ID. Failed attempts are logged, and this process continues to
     /// serve.
-    pub(in super::super) async fn give(self, taken: Option<HandoverConnection>) -> Option<u32> {
+    pub(in super::super) async fn serve_handover(self, taken: Option<HandoverConnection>) -> Option<u32> {
         if let Some(taken) = taken {
-            match taken.settle().await {
+            match taken.confirm().await {
                 Ok(()) => tracing::info!("the previous process has released its sockets"),
                 Err(error) => tracing::warn!(%error, "the previous process has ended"),
             }
         }
-        let mut door = match HandoverSocket::open(&self.path) {
+        let mut door = match HandoverSocket::bind(&self.path) {
             Ok(door) => door,
             Err(error) => {
                 tracing::error!(%error, path = %self.path.display(), "no process can take over");
@@ -52,17 +52,17 @@ impl HandoverServer {
         };
         tracing::info!(path = %self.path.display(), "can be taken over");
         loop {
-            match self.give_once(&mut door).await {
+            match self.hand_over_once(&mut door).await {
                 Ok(pid) => return pid,
                 Err(error) => {
                     tracing::warn!(%error, "the takeover failed: this process continues to serve");
-                    tokio::time::sleep(BREATHER).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
         }
     }
 
-    async fn give_once(&self, door: &mut HandoverSocket) -> io::Result<Option<u32>> {
+    async fn hand_over_once(&self, door: &mut HandoverSocket) -> io::Result<Option<u32>> {
         let (mut stream, _) = door.listener.accept().await?;
         let peer = stream.peer_cred()?;
         if peer.uid() != rustix::process::geteuid().as_raw() {
@@ -71,14 +71,14 @@ impl HandoverServer {
         let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
         tracing::info!(pid, "another process requests a takeover");
         self.send(&stream).await?;
-        let mut answer = [0; READY.len()];
+        let mut answer = [0; READY_MESSAGE.len()];
         stream.read_exact(&mut answer).await?;
-        if answer != READY {
+        if answer != READY_MESSAGE {
             return Err(io::Error::other("it sent something other than `ready`"));
         }
         // From here on the other process serves, and the takeover can't be undone.
-        door.is_ours = false;
-        if let Err(error) = stream.write_all(YOURS).await {
+        door.owns_file = false;
+        if let Err(error) = stream.write_all(RELEASED_MESSAGE).await {
             tracing::debug!(%error, "the process that took over did not wait");
         }
         Ok(pid)
@@ -98,7 +98,7 @@ impl HandoverServer {
 impl HandoverSocket {
     /// Binds a temporary path and renames it into place, so that there is always a socket and its permissions
     /// are set.
-    fn open(path: &Path) -> io::Result<Self> {
+    fn bind(path: &Path) -> io::Result<Self> {
         if std::fs::symlink_metadata(path).is_ok_and(|there| !there.file_type().is_socket()) {
             return Err(io::Error::other("there is a file that is not a socket"));
         }
@@ -111,13 +111,13 @@ impl HandoverSocket {
             let _ = std::fs::remove_file(&aside);
             return Err(error);
         }
-        Ok(Self { path: path.to_owned(), listener, is_ours: true })
+        Ok(Self { path: path.to_owned(), listener, owns_file: true })
     }
 }
 
 impl Drop for HandoverSocket {
     fn drop(&mut self) {
-        if self.is_ours {
+        if self.owns_file {
             let _ = std::fs::remove_file(&self.path);
         }
     }

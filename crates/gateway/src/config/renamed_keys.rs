@@ -24,11 +24,11 @@ pub(crate) struct RenamedIn {
 
 /// The renamed keys of `orfa.yaml`.
 pub(super) const CONFIG: &[RenamedIn] = &[
-    RenamedIn::keys(
+    RenamedIn::with_keys(
         "routes/*/limits",
         &[("deadline", "timeout"), ("body", "request_body"), ("body_rate", "min_request_body_rate")],
     ),
-    RenamedIn::keys(
+    RenamedIn::with_keys(
         "routes/*/query/limits",
         &[
             ("deadline", "timeout"),
@@ -39,9 +39,9 @@ pub(super) const CONFIG: &[RenamedIn] = &[
             ("body", "request_body"),
         ],
     ),
-    RenamedIn::keys("rights/*/limits", CALLER_LIMITS),
-    RenamedIn::keys("trust/*/limits", CALLER_LIMITS),
-    RenamedIn::keys(
+    RenamedIn::with_keys("rights/*/limits", CALLER_LIMITS),
+    RenamedIn::with_keys("trust/*/limits", CALLER_LIMITS),
+    RenamedIn::with_keys(
         "routes/*/script/limits",
         &[
             ("time", "cpu"),
@@ -51,21 +51,21 @@ pub(super) const CONFIG: &[RenamedIn] = &[
             ("body", "request_body"),
         ],
     ),
-    RenamedIn::keys("routes/*/aggregate/limits", COMPOSED_LIMITS),
-    RenamedIn::keys("routes/*/graphql/limits", COMPOSED_LIMITS),
-    RenamedIn::keys("routes/*/filters/*/limits", &[("time", "cpu"), ("start", "startup_cpu")]),
-    RenamedIn::keys("rights/*/rate", &[("at_once", "max_in_flight")]),
-    RenamedIn::keys("services/*", &[("dns", "dns_refresh_rate")]),
-    RenamedIn::keys(
+    RenamedIn::with_keys("routes/*/aggregate/limits", COMPOSED_LIMITS),
+    RenamedIn::with_keys("routes/*/graphql/limits", COMPOSED_LIMITS),
+    RenamedIn::with_keys("routes/*/filters/*/limits", &[("time", "cpu"), ("start", "startup_cpu")]),
+    RenamedIn::with_keys("rights/*/rate", &[("at_once", "max_in_flight")]),
+    RenamedIn::with_keys("services/*", &[("dns", "dns_refresh_rate")]),
+    RenamedIn::with_keys(
         "services/*/health",
         &[("every", "interval"), ("healthy", "healthy_threshold"), ("unhealthy", "unhealthy_threshold")],
     ),
-    RenamedIn::keys("routes/*/script/workers", &[("least", "min"), ("most", "max")]),
-    RenamedIn::keys("routes/*/script/resources", &[("most", "max")]),
-    RenamedIn::keys("routes/*/graphql", &[("persisted", "apq")]),
-    RenamedIn::keys("trust/*", &[("public", "public_key")]),
-    RenamedIn::keys("runtime", &[("folder", "cache_dir"), ("folder_size", "cache_dir_size")]),
-    RenamedIn::keys("scripts", &[("state", "state_dir")]),
+    RenamedIn::with_keys("routes/*/script/workers", &[("least", "min"), ("most", "max")]),
+    RenamedIn::with_keys("routes/*/script/resources", &[("most", "max")]),
+    RenamedIn::with_keys("routes/*/graphql", &[("persisted", "apq")]),
+    RenamedIn::with_keys("trust/*", &[("public", "public_key")]),
+    RenamedIn::with_keys("runtime", &[("folder", "cache_dir"), ("folder_size", "cache_dir_size")]),
+    RenamedIn::with_keys("scripts", &[("state", "state_dir")]),
 ];
 
 /// The limits of a caller or of a developer's key.
@@ -86,7 +86,7 @@ const COMPOSED_LIMITS: &[(&str, &str)] = &[
 
 /// The renamed keys and values in the declaration of an aggregate.
 pub(crate) const DECLARATION: &[RenamedIn] = &[
-    RenamedIn::keys("", &[("answer", "response")]),
+    RenamedIn::with_keys("", &[("answer", "response")]),
     RenamedIn {
         path: "input/*",
         keys: &[("of", "items"), ("values", "enum"), ("longest", "max_length")],
@@ -96,7 +96,7 @@ pub(crate) const DECLARATION: &[RenamedIn] = &[
 
 /// Renames old keys and values. The source gets a warning for each; keys that are there under both names are
 /// returned as mistakes.
-pub(super) fn apply(
+pub(super) fn apply_renames(
     table: &[RenamedIn],
     value: &mut Value,
     source: &mut FieldPositions,
@@ -125,7 +125,7 @@ pub(super) fn deprecate(schema: &mut Value) {
 }
 
 impl RenamedIn {
-    const fn keys(path: &'static str, keys: &'static [(&'static str, &'static str)]) -> Self {
+    const fn with_keys(path: &'static str, keys: &'static [(&'static str, &'static str)]) -> Self {
         Self { path, keys, values: &[] }
     }
 

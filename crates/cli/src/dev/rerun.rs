@@ -10,14 +10,14 @@ use crate::watch::FileWatcher;
 use crate::{exit, terminal};
 
 /// Sends the program now and after each change, without end; without a program it only waits.
-pub(super) async fn send(program: Option<PathBuf>, input: Option<String>, url: String) {
+pub(super) async fn send_on_change(program: Option<PathBuf>, input: Option<String>, url: String) {
     let Some(file) = program else { return std::future::pending().await };
     let mut watch = FileWatcher::new(vec![file.clone()]);
     loop {
         if let Err(error) = send_once(&file, input.as_deref(), &url).await {
-            terminal::complain(&exit::describe(&error));
+            terminal::write_stderr(&exit::describe_error(&error));
         }
-        watch.change().await;
+        watch.wait_for_change().await;
     }
 }
 
@@ -30,6 +30,6 @@ async fn send_once(file: &std::path::Path, input: Option<&str>, url: &str) -> an
         input: input.map(|text| Bytes::copy_from_slice(text.as_bytes())),
         headers: HeaderMap::new(),
     };
-    call::show(&question.send().await?, &program);
+    call::print_response(&question.send().await?, &program);
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::error::BuildError;
 /// The linker's symbol for the end of a program's data, zeroed variables included.
 pub(super) const DATA_END: &str = "__data_end";
 /// The similarity above which a name is suggested.
-const NEAR: f64 = 0.75;
+const MIN_SIMILARITY: f64 = 0.75;
 
 /// The parts of a module that the checks need.
 #[derive(Default)]
@@ -30,9 +30,9 @@ struct ModuleOutline {
 }
 
 /// Checks a linked module against the environment `environment`.
-pub(super) fn check(linked: &[u8], environment: &[u8]) -> Result<(), BuildError> {
-    let module = ModuleOutline::read(linked)?;
-    let environment = ModuleOutline::read(environment)?.exported_functions();
+pub(super) fn check_module(linked: &[u8], environment: &[u8]) -> Result<(), BuildError> {
+    let module = ModuleOutline::parse(linked)?;
+    let environment = ModuleOutline::parse(environment)?.exported_functions();
     for (from, name, ty) in &module.imports {
         if let TypeRef::Func(index) = ty {
             check_function(from, name, module.function_type(*index), &environment)?;
@@ -51,24 +51,24 @@ fn check_function(
     environment: &BTreeMap<String, FuncType>,
 ) -> Result<(), BuildError> {
     let promised = match from {
-        LINKER_MODULE => environment.get(name).cloned().ok_or_else(|| unknown(name, environment))?,
-        HOST_MODULE => host_function(name).ok_or_else(|| foreign(from, name))?,
-        _ => return Err(foreign(from, name)),
+        LINKER_MODULE => environment.get(name).cloned().ok_or_else(|| unknown_function(name, environment))?,
+        HOST_MODULE => host_function(name).ok_or_else(|| foreign_import(from, name))?,
+        _ => return Err(foreign_import(from, name)),
     };
     if declared == Some(&promised) {
         return Ok(());
     }
-    let declared = declared.map_or_else(String::new, spell);
-    Err(BuildError::FunctionSignature { name: name.to_owned(), declared, promised: spell(&promised) })
+    let declared = declared.map_or_else(String::new, format_type);
+    Err(BuildError::FunctionSignature { name: name.to_owned(), declared, promised: format_type(&promised) })
 }
 
-fn foreign(from: &str, name: &str) -> BuildError {
+fn foreign_import(from: &str, name: &str) -> BuildError {
     BuildError::ForeignImport(format!("{from}.{name}"))
 }
 
-fn unknown(name: &str, environment: &BTreeMap<String, FuncType>) -> BuildError {
+fn unknown_function(name: &str, environment: &BTreeMap<String, FuncType>) -> BuildError {
     let near = environment.keys().map(|known| (strsim::jaro_winkler(name, known), known));
-    let best = near.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(likeness, _)| *likeness > NEAR);
+    let best = near.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(likeness, _)| *likeness > MIN_SIMILARITY);
     let hint = match name {
         "printf" | "puts" | "putchar" | "fprintf" | "perror" => "; to print, use `orfa_log`".to_owned(),
         "exit" | "_Exit" => "; to give up, use `orfa_fail`".to_owned(),
@@ -90,21 +90,21 @@ fn value_type(ty: AbiType) -> ValType {
     }
 }
 
-fn spell(ty: &FuncType) -> String {
+fn format_type(ty: &FuncType) -> String {
     let list = |types: &[ValType]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     format!("({}) -> ({})", list(ty.params()), list(ty.results()))
 }
 
 impl ModuleOutline {
-    fn read(wasm: &[u8]) -> Result<Self, BuildError> {
+    fn parse(wasm: &[u8]) -> Result<Self, BuildError> {
         let mut outline = Self::default();
         for payload in Parser::new(0).parse_all(wasm) {
-            outline.section(payload?)?;
+            outline.read_section(payload?)?;
         }
         Ok(outline)
     }
 
-    fn section(&mut self, payload: Payload<'_>) -> Result<(), BuildError> {
+    fn read_section(&mut self, payload: Payload<'_>) -> Result<(), BuildError> {
         match payload {
             Payload::TypeSection(section) => {
                 for group in section {
@@ -131,7 +131,7 @@ impl ModuleOutline {
             }
             Payload::GlobalSection(section) => {
                 for global in section {
-                    self.globals.push(constant(&global?.init_expr));
+                    self.globals.push(constant_value(&global?.init_expr));
                 }
             }
             Payload::ExportSection(section) => {
@@ -172,7 +172,7 @@ impl ModuleOutline {
         let promised = FuncType::new([ValType::I32, ValType::I32], []);
         match self.exported_functions().get(ENTRY) {
             Some(ty) if *ty == promised => Ok(()),
-            Some(ty) => Err(BuildError::EntrySignature(spell(ty))),
+            Some(ty) => Err(BuildError::EntrySignature(format_type(ty))),
             None => Err(BuildError::NoEntry),
         }
     }
@@ -198,7 +198,7 @@ fn data_end(data: &Data<'_>) -> Result<u64, BuildError> {
     let DataKind::Active { memory_index: 0, offset_expr } = &data.kind else {
         return Err(BuildError::Malformed("a data segment is not active".into()));
     };
-    Ok(u64::from(constant(offset_expr).unwrap_or(0)) + data.data.len() as u64)
+    Ok(u64::from(constant_value(offset_expr).unwrap_or(0)) + data.data.len() as u64)
 }
 
 fn element_end(element: &Element<'_>) -> Result<u64, BuildError> {
@@ -207,11 +207,11 @@ fn element_end(element: &Element<'_>) -> Result<u64, BuildError> {
     else {
         return Err(BuildError::Malformed("an element segment is not a list of functions".into()));
     };
-    Ok(u64::from(constant(offset_expr).unwrap_or(0)) + u64::from(functions.count()))
+    Ok(u64::from(constant_value(offset_expr).unwrap_or(0)) + u64::from(functions.count()))
 }
 
 /// The value of an expression that consists of one `i32.const`.
-fn constant(expression: &ConstExpr<'_>) -> Option<u32> {
+fn constant_value(expression: &ConstExpr<'_>) -> Option<u32> {
     match expression.get_operators_reader().read() {
         Ok(Operator::I32Const { value }) => Some(value.cast_unsigned()),
         _ => None,

@@ -8,13 +8,14 @@ use crate::terminal::{self, paint};
 use crate::units;
 
 /// Formats a row for each handler.
-pub(super) fn text(program: &ScriptProgram) -> String {
+pub(super) fn format_plan(program: &ScriptProgram) -> String {
     let handlers = program.services.iter().map(|service| service.handlers.len()).sum();
-    let services = units::count(program.services.len(), "service");
-    let mut text = format!("ok: {services}, {}\n", units::count(handlers, "handler"));
+    let services = units::format_count(program.services.len(), "service");
+    let mut text = format!("ok: {services}, {}\n", units::format_count(handlers, "handler"));
     for service in &program.services {
         text.push_str(&format!("{}\n", paint(terminal::BOLD, &service.name)));
-        let rows: Vec<[String; 4]> = service.handlers.iter().map(|handler| row(service, handler)).collect();
+        let rows: Vec<[String; 4]> =
+            service.handlers.iter().map(|handler| handler_row(service, handler)).collect();
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let [first, second, third] = [0, 1, 2].map(width);
         for [name, class, cells, commit] in &rows {
@@ -25,17 +26,19 @@ pub(super) fn text(program: &ScriptProgram) -> String {
     text
 }
 
-fn row(service: &ScriptService, handler: &ResourceHandler) -> [String; 4] {
-    let name = format!("{} {}", handler.method.as_str(), path(service, handler));
+fn handler_row(service: &ScriptService, handler: &ResourceHandler) -> [String; 4] {
+    let name = format!("{} {}", handler.method.as_str(), resource_path(service, handler));
     let class = match handler.class {
         ConcurrencyClass::Stateless if handler.recipe.is_some() => "stateless: composed without a worker",
         ConcurrencyClass::Stateless => "stateless: replicated",
         ConcurrencyClass::Reader => "reader: replicated, sees the last committed version",
         ConcurrencyClass::Writer => "writer: one at a time",
     };
-    let cells = match cells(service, handler) {
+    let cells = match cell_names(service, handler) {
         cells if cells.is_empty() => String::new(),
-        cells => format!("{} (group {}{})", cells.join(", "), group(handler), scope(service, handler)),
+        cells => {
+            format!("{} (group {}{})", cells.join(", "), group_number(handler), group_scope(service, handler))
+        }
     };
     let commit = match (handler.class, handler.commit) {
         (ConcurrencyClass::Writer, CommitPoint::End) => "commits at its end".to_owned(),
@@ -46,16 +49,16 @@ fn row(service: &ScriptService, handler: &ResourceHandler) -> [String; 4] {
 }
 
 /// Returns the same description as JSON.
-pub(super) fn json(program: &ScriptProgram) -> Value {
+pub(super) fn plan_json(program: &ScriptProgram) -> Value {
     let services = program.services.iter().map(|service| {
         let handlers = service.handlers.iter().map(|handler| {
             json!({
                 "method": handler.method.as_str(),
-                "path": path(service, handler),
-                "class": class(handler.class),
+                "path": resource_path(service, handler),
+                "class": class_name(handler.class),
                 "replicated": handler.class != ConcurrencyClass::Writer,
                 "composed": handler.recipe.is_some(),
-                "cells": cells(service, handler),
+                "cells": cell_names(service, handler),
                 "group": handler.group,
                 "commit": match handler.commit {
                     _ if handler.class != ConcurrencyClass::Writer => Value::Null,
@@ -72,7 +75,7 @@ pub(super) fn json(program: &ScriptProgram) -> Value {
     services.collect()
 }
 
-fn class(class: ConcurrencyClass) -> &'static str {
+fn class_name(class: ConcurrencyClass) -> &'static str {
     match class {
         ConcurrencyClass::Stateless => "stateless",
         ConcurrencyClass::Reader => "reader",
@@ -81,7 +84,7 @@ fn class(class: ConcurrencyClass) -> &'static str {
 }
 
 /// Returns the path, or the key of a resource with a computed path.
-fn path<'s>(service: &'s ScriptService, handler: &ResourceHandler) -> &'s str {
+fn resource_path<'s>(service: &'s ScriptService, handler: &ResourceHandler) -> &'s str {
     let resource = service.resources.get(handler.resource);
     resource.map_or("", |resource| match &resource.path {
         ResourcePath::Literal(path) => path,
@@ -89,16 +92,16 @@ fn path<'s>(service: &'s ScriptService, handler: &ResourceHandler) -> &'s str {
     })
 }
 
-fn cells<'s>(service: &'s ScriptService, handler: &ResourceHandler) -> Vec<&'s str> {
+fn cell_names<'s>(service: &'s ScriptService, handler: &ResourceHandler) -> Vec<&'s str> {
     handler.cells.iter().filter_map(|cell| Some(&*service.cells.get(*cell)?.name)).collect()
 }
 
 /// The number of the handler's group, from 1.
-fn group(handler: &ResourceHandler) -> usize {
+fn group_number(handler: &ResourceHandler) -> usize {
     handler.group.map_or(0, |group| group + 1)
 }
 
-fn scope(service: &ScriptService, handler: &ResourceHandler) -> &'static str {
+fn group_scope(service: &ScriptService, handler: &ResourceHandler) -> &'static str {
     let group = handler.group.and_then(|group| service.groups.get(group));
     if group.is_some_and(|group| group.shared) { "" } else { ", one for each path" }
 }

@@ -13,7 +13,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use super::frames::DataFrame;
 
 /// The number of frames whose streams may still be accepted: more than a turn has room for (`traffic.rs`).
-const MAX_EARLY: usize = 1_024;
+const MAX_UNASSIGNED_FRAMES: usize = 1_024;
 /// The estimated number of bytes that a frame takes beside its buffer, in h2 and here.
 const FRAME_BYTES: u64 = 272;
 /// The length of a block, that of h2's buffers, and the estimated number of bytes of the buffers for a block.
@@ -29,11 +29,11 @@ pub(super) struct UnreadFrames {
     /// The numbers of frames by the blocks in which they start.
     blocks: BTreeMap<u64, u64>,
     /// The sum of these numbers.
-    sum: u64,
+    frame_count: u64,
     /// The latest stream with a body.
-    latest: u32,
+    latest_stream: u32,
     /// The frames that are not counted yet.
-    arrived: Vec<DataFrame>,
+    arrived_frames: Vec<DataFrame>,
 }
 
 /// The unread DATA frames of a stream.
@@ -48,14 +48,14 @@ struct StreamFrames {
 impl UnreadFrames {
     /// Adds frames that have arrived.
     pub(super) fn add_arrived(&mut self, frames: Vec<DataFrame>) {
-        self.arrived.extend(frames);
+        self.arrived_frames.extend(frames);
     }
 
     /// Counts the frames that have arrived, except those of streams that may be accepted later: h2 does not
     /// handle all that it has read while it waits for the client to read. Returns the estimated number of
     /// bytes that the unread frames keep.
-    pub(super) fn count(&mut self) -> u64 {
-        for frame in std::mem::take(&mut self.arrived) {
+    pub(super) fn count_frames(&mut self) -> u64 {
+        for frame in std::mem::take(&mut self.arrived_frames) {
             if let Some(stream) = self.streams.get_mut(&frame.stream) {
                 if stream.read_early > 0 {
                     stream.read_early -= 1;
@@ -64,18 +64,18 @@ impl UnreadFrames {
                 let block = frame.position / BLOCK;
                 stream.blocks.push_back(block);
                 *self.blocks.entry(block).or_default() += 1;
-                self.sum += 1;
-            } else if frame.stream > self.latest && self.arrived.len() < MAX_EARLY {
-                self.arrived.push(frame);
+                self.frame_count += 1;
+            } else if frame.stream > self.latest_stream && self.arrived_frames.len() < MAX_UNASSIGNED_FRAMES {
+                self.arrived_frames.push(frame);
             }
         }
-        self.sum * FRAME_BYTES + self.blocks.len() as u64 * BLOCK_BYTES
+        self.frame_count * FRAME_BYTES + self.blocks.len() as u64 * BLOCK_BYTES
     }
 
     /// Starts to count the frames of a stream.
     pub(super) fn begin_body(&mut self, stream: u32) {
         self.streams.insert(stream, StreamFrames::default());
-        self.latest = stream;
+        self.latest_stream = stream;
     }
 
     /// Counts a frame as read.
@@ -97,7 +97,7 @@ impl UnreadFrames {
     /// Stops counting a frame that starts in this block.
     fn remove_frame(&mut self, block: u64) {
         if let Entry::Occupied(mut frames) = self.blocks.entry(block) {
-            self.sum -= 1;
+            self.frame_count -= 1;
             *frames.get_mut() -= 1;
             if *frames.get() == 0 {
                 frames.remove();
@@ -116,9 +116,9 @@ mod tests {
     }
 
     /// Counts the frames that have arrived. Returns the number of unread frames.
-    fn count(unread: &mut UnreadFrames) -> u64 {
-        unread.count();
-        unread.sum
+    fn count_unread(unread: &mut UnreadFrames) -> u64 {
+        unread.count_frames();
+        unread.frame_count
     }
 
     #[test]
@@ -127,15 +127,15 @@ mod tests {
         // The first frames of a stream can arrive before its request is accepted.
         unread.add_arrived(frames(&[1, 1, 3]));
         unread.begin_body(1);
-        assert_eq!(count(&mut unread), 2);
+        assert_eq!(count_unread(&mut unread), 2);
         unread.begin_body(3);
-        assert_eq!(count(&mut unread), 3);
+        assert_eq!(count_unread(&mut unread), 3);
         unread.note_frame_read(1);
-        assert_eq!(count(&mut unread), 2);
+        assert_eq!(count_unread(&mut unread), 2);
         unread.end_body(3);
-        assert_eq!(count(&mut unread), 1);
+        assert_eq!(count_unread(&mut unread), 1);
         unread.note_frame_read(1);
-        assert_eq!(unread.count(), 0);
+        assert_eq!(unread.count_frames(), 0);
     }
 
     #[test]
@@ -144,11 +144,11 @@ mod tests {
         unread.begin_body(1);
         unread.begin_body(3);
         unread.end_body(1);
-        for _ in 0..2 * MAX_EARLY {
+        for _ in 0..2 * MAX_UNASSIGNED_FRAMES {
             unread.add_arrived(frames(&[1, 5]));
-            assert_eq!(unread.count(), 0);
+            assert_eq!(unread.count_frames(), 0);
         }
-        assert!(unread.arrived.len() <= MAX_EARLY);
+        assert!(unread.arrived_frames.len() <= MAX_UNASSIGNED_FRAMES);
     }
 
     #[test]
@@ -159,11 +159,11 @@ mod tests {
         unread.add_arrived(frames(&[1, 1, 3]));
         unread.note_frame_read(1);
         unread.note_frame_read(1);
-        assert_eq!(count(&mut unread), 1);
+        assert_eq!(count_unread(&mut unread), 1);
         unread.add_arrived(frames(&[1]));
         unread.note_frame_read(1);
         unread.end_body(1);
-        assert_eq!(count(&mut unread), 1);
+        assert_eq!(count_unread(&mut unread), 1);
     }
 
     #[test]
@@ -174,13 +174,13 @@ mod tests {
             let frames = (0..100).map(|number| DataFrame { stream, position: number * BLOCK / 10 });
             unread.add_arrived(frames.collect());
         }
-        assert_eq!(unread.count(), 200 * FRAME_BYTES + 10 * BLOCK_BYTES);
+        assert_eq!(unread.count_frames(), 200 * FRAME_BYTES + 10 * BLOCK_BYTES);
         unread.end_body(1);
-        assert_eq!(unread.count(), 100 * FRAME_BYTES + 10 * BLOCK_BYTES);
+        assert_eq!(unread.count_frames(), 100 * FRAME_BYTES + 10 * BLOCK_BYTES);
         for _ in 0..50 {
             unread.note_frame_read(3);
         }
-        assert_eq!(unread.count(), 50 * FRAME_BYTES + 5 * BLOCK_BYTES);
+        assert_eq!(unread.count_frames(), 50 * FRAME_BYTES + 5 * BLOCK_BYTES);
     }
 
     #[test]
@@ -194,10 +194,10 @@ mod tests {
             for (stream, offset) in [(3, 0), (3, 8_000), (1, 8_010)] {
                 unread.add_arrived(vec![DataFrame { stream, position: start + offset }]);
             }
-            unread.count();
+            unread.count_frames();
             unread.note_frame_read(3);
             unread.note_frame_read(3);
         }
-        assert_eq!(unread.count(), 100 * (FRAME_BYTES + BLOCK_BYTES));
+        assert_eq!(unread.count_frames(), 100 * (FRAME_BYTES + BLOCK_BYTES));
     }
 }

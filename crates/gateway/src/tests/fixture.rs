@@ -27,7 +27,7 @@ pub(super) struct GatewayFixture {
     pub(super) upstream: EchoService,
     pub(super) upstream_address: SocketAddr,
     stop: Mutex<Option<oneshot::Sender<ShutdownMode>>>,
-    served: JoinHandle<DrainResult>,
+    server_task: JoinHandle<DrainResult>,
     pub(super) gateway: Gateway,
     log: LineSink,
 }
@@ -43,12 +43,12 @@ pub(super) struct FixtureResponse(Response<Bytes>);
 /// `/large` adds 100 kB; `/any-origin` allows pages of every origin.
 #[derive(Clone, Default)]
 pub(super) struct EchoService {
-    arrived: Arc<Notify>,
+    request_waiting: Arc<Notify>,
     release: Arc<Notify>,
-    left: Arc<Notify>,
-    asked: Arc<Notify>,
+    request_ended: Arc<Notify>,
+    request_received: Arc<Notify>,
     /// The number of requests that were received to their end.
-    pub(super) whole: Arc<AtomicUsize>,
+    pub(super) completed_requests: Arc<AtomicUsize>,
 }
 
 /// A request that waits. Its end, whether answered or cancelled, is signalled.
@@ -74,18 +74,18 @@ impl Write for LineSink {
 
 impl GatewayFixture {
     pub(super) async fn new(text: &str) -> Self {
-        Self::watched(text, |_| {}).await
+        Self::with_observer(text, |_| {}).await
     }
 
-    pub(super) async fn watched(
+    pub(super) async fn with_observer(
         text: &str,
         watch: impl Fn(CompletedRequest) + Send + Sync + 'static,
     ) -> Self {
-        Self::whole("127.0.0.1:0", text, watch).await
+        Self::with_listener("127.0.0.1:0", text, watch).await
     }
 
     /// Like [`Self::new`], over TLS as `shop.example`. Returns its certificate as well.
-    pub(super) async fn secure(text: &str) -> (Self, rustls::pki_types::CertificateDer<'static>) {
+    pub(super) async fn with_tls(text: &str) -> (Self, rustls::pki_types::CertificateDer<'static>) {
         // The files are read when the gateway is built.
         let folder = tempfile::tempdir().unwrap();
         let certified = rcgen::generate_simple_self_signed(["shop.example".to_owned()]).unwrap();
@@ -93,10 +93,10 @@ impl GatewayFixture {
         std::fs::write(folder.path().join("a.key"), certified.signing_key.serialize_pem()).unwrap();
         let files = format!("{{ cert: {0}/a.crt, key: {0}/a.key }}", folder.path().display());
         let listen = format!("{{ address: 127.0.0.1:0, tls: {{ certificates: [{files}] }} }}");
-        (Self::whole(&listen, text, |_| {}).await, certified.cert.der().clone())
+        (Self::with_listener(&listen, text, |_| {}).await, certified.cert.der().clone())
     }
 
-    pub(super) async fn whole(
+    pub(super) async fn with_listener(
         listen: &str,
         text: &str,
         watch: impl Fn(CompletedRequest) + Send + Sync + 'static,
@@ -114,7 +114,15 @@ impl GatewayFixture {
         let served = tokio::spawn(
             gateway.clone().serve(listeners, async move { stopped.await.unwrap_or(ShutdownMode::Promptly) }),
         );
-        Self { address, upstream, upstream_address, stop: Mutex::new(Some(stop)), served, gateway, log }
+        Self {
+            address,
+            upstream,
+            upstream_address,
+            stop: Mutex::new(Some(stop)),
+            server_task: served,
+            gateway,
+            log,
+        }
     }
 
     pub(super) fn stop(&self) {
@@ -122,7 +130,7 @@ impl GatewayFixture {
     }
 
     /// Makes the gateway stop in this way, and waits until it has noticed.
-    pub(super) async fn leave(&self, stop: ShutdownMode) {
+    pub(super) async fn stop_and_wait(&self, stop: ShutdownMode) {
         let sender = self.stop.lock().unwrap().take().unwrap();
         sender.send(stop).unwrap();
         while self.gateway.readiness().is_ready() {
@@ -132,60 +140,60 @@ impl GatewayFixture {
 
     pub(super) async fn end(self) -> FixtureEnd {
         self.stop();
-        let drained = self.served.await.unwrap();
+        let drained = self.server_task.await.unwrap();
         FixtureEnd { drained, log: String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap() }
     }
 
     /// Waits until a service has received a request, another one for each call.
-    pub(super) async fn served_one(&self) {
-        self.upstream.asked.notified().await;
+    pub(super) async fn wait_for_upstream_request(&self) {
+        self.upstream.request_received.notified().await;
     }
 
     pub(super) async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    pub(super) async fn ask(&self, request: Request<StreamedServiceBody>) -> FixtureResponse {
-        self.asking(request).await
+    pub(super) async fn send_request(&self, request: Request<StreamedServiceBody>) -> FixtureResponse {
+        self.send_detached(request).await
     }
 
-    pub(super) fn asking(
+    pub(super) fn send_detached(
         &self,
         request: Request<StreamedServiceBody>,
     ) -> impl Future<Output = FixtureResponse> + Send + use<> {
-        let answer = self.asking_loosely(request);
+        let answer = self.try_send_detached(request);
         async move { answer.await.unwrap() }
     }
 
     /// Returns `None` if the connection ended without a response.
-    pub(super) fn asking_loosely(
+    pub(super) fn try_send_detached(
         &self,
         request: Request<StreamedServiceBody>,
     ) -> impl Future<Output = Option<FixtureResponse>> + Send + use<> {
-        ask_at(self.address, request)
+        send_to(self.address, request)
     }
 
     /// Sends a request over HTTP/2 in clear text, with the scheme of the request's URL if it has one.
-    pub(super) async fn ask_h2(&self, mut request: Request<StreamedServiceBody>) -> FixtureResponse {
+    pub(super) async fn send_http2(&self, mut request: Request<StreamedServiceBody>) -> FixtureResponse {
         let path = request.uri().path_and_query().unwrap();
         let scheme = request.uri().scheme_str().unwrap_or("http");
         *request.uri_mut() = format!("{scheme}://{}{path}", self.address).parse().unwrap();
         let io = TokioIo::new(self.connect().await);
         let (mut send, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
         tokio::spawn(connection);
-        FixtureResponse::of(send.send_request(request).await.unwrap()).await
+        FixtureResponse::from_response(send.send_request(request).await.unwrap()).await
     }
 }
 
 impl GatewayFixture {
     /// Whether a TLS handshake succeeds.
-    pub(super) async fn may_shake_hands(&self, root: &rustls::pki_types::CertificateDer<'static>) -> bool {
+    pub(super) async fn can_handshake(&self, root: &rustls::pki_types::CertificateDer<'static>) -> bool {
         let name = "shop.example".try_into().unwrap();
         connector(root, "http/1.1").connect(name, self.connect().await).await.is_ok()
     }
 
     /// Sends a request over TLS, with the protocol to negotiate.
-    pub(super) async fn ask_tls(
+    pub(super) async fn send_tls(
         &self,
         root: &rustls::pki_types::CertificateDer<'static>,
         protocol: &str,
@@ -198,12 +206,12 @@ impl GatewayFixture {
             *request.uri_mut() = format!("https://shop.example{path}").parse().unwrap();
             let (mut send, connection) = conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
             tokio::spawn(connection);
-            FixtureResponse::of(send.send_request(request).await.unwrap()).await
+            FixtureResponse::from_response(send.send_request(request).await.unwrap()).await
         } else {
             request.headers_mut().insert("host", "shop.example".parse().unwrap());
             let (mut send, connection) = conn::http1::handshake(io).await.unwrap();
             tokio::spawn(connection);
-            FixtureResponse::of(send.send_request(request).await.unwrap()).await
+            FixtureResponse::from_response(send.send_request(request).await.unwrap()).await
         }
     }
 }
@@ -230,7 +238,7 @@ impl FixtureResponse {
         self.0.version()
     }
 
-    async fn of(response: Response<Incoming>) -> Self {
+    async fn from_response(response: Response<Incoming>) -> Self {
         let (head, body) = response.into_parts();
         Self(Response::from_parts(head, body.collect().await.unwrap().to_bytes()))
     }
@@ -277,12 +285,12 @@ impl EchoService {
 
     async fn echo(self, request: Request<Incoming>) -> Result<Response<StreamedServiceBody>, hyper::Error> {
         let (head, body) = request.into_parts();
-        self.asked.notify_one();
+        self.request_received.notify_one();
         let body = body.collect().await?.to_bytes();
-        self.whole.fetch_add(1, Relaxed);
+        self.completed_requests.fetch_add(1, Relaxed);
         if head.uri.path() == "/wait" {
-            let _waiting = WaitingRequest(Arc::clone(&self.left));
-            self.arrived.notify_one();
+            let _waiting = WaitingRequest(Arc::clone(&self.request_ended));
+            self.request_waiting.notify_one();
             self.release.notified().await;
         }
         let large = "x".repeat(if head.uri.path() == "/large" { 100_000 } else { 0 });
@@ -290,7 +298,7 @@ impl EchoService {
         let echo = json!({ "method": head.method.as_str(), "path": head.uri.to_string(), "body": text });
         let pieces = head.uri.path() == "/pieces";
         let echo = echo.to_string();
-        let mut answer = Response::new(if pieces { in_pieces(&echo) } else { body::full(echo) });
+        let mut answer = Response::new(if pieces { chunked_body(&echo) } else { body::full(echo) });
         if let Some(seen) = head.headers.get("x-user") {
             answer.headers_mut().insert("seen-user", seen.clone());
         }
@@ -301,13 +309,13 @@ impl EchoService {
         Ok(answer)
     }
 
-    pub(super) async fn arrived(&self) {
-        self.arrived.notified().await;
+    pub(super) async fn wait_until_arrived(&self) {
+        self.request_waiting.notified().await;
     }
 
     /// Waits until a waiting request is over, answered or cancelled.
-    pub(super) async fn left(&self) {
-        self.left.notified().await;
+    pub(super) async fn wait_until_ended(&self) {
+        self.request_ended.notified().await;
     }
 
     pub(super) fn release(&self) {
@@ -316,7 +324,7 @@ impl EchoService {
 }
 
 /// Sends a request over HTTP/1.1 to this address. Returns `None` if the connection ended without a response.
-pub(super) async fn ask_at(
+pub(super) async fn send_to(
     address: SocketAddr,
     mut request: Request<StreamedServiceBody>,
 ) -> Option<FixtureResponse> {
@@ -324,7 +332,7 @@ pub(super) async fn ask_at(
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut send, connection) = conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
-    Some(FixtureResponse::of(send.send_request(request).await.ok()?).await)
+    Some(FixtureResponse::from_response(send.send_request(request).await.ok()?).await)
 }
 
 pub(super) fn get(path: &str) -> Request<StreamedServiceBody> {
@@ -336,20 +344,20 @@ pub(super) fn post(path: &str, text: &str) -> Request<StreamedServiceBody> {
 }
 
 /// A body without an announced length.
-pub(super) fn in_pieces(text: &str) -> StreamedServiceBody {
+pub(super) fn chunked_body(text: &str) -> StreamedServiceBody {
     let pieces: Vec<_> =
         text.as_bytes().chunks(100).map(Bytes::copy_from_slice).map(|piece| Ok(Frame::data(piece))).collect();
     StreamBody::new(futures_util::stream::iter(pieces)).boxed_unsync()
 }
 
 /// Waits until the gateway has closed the connection.
-pub(super) async fn closed(mut stream: TcpStream) {
+pub(super) async fn wait_until_closed(mut stream: TcpStream) {
     let read = stream.read(&mut [0; 16]).await;
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
 }
 
 /// The JSON of a body that is there already.
-pub(super) fn now(body: StreamedServiceBody) -> Value {
+pub(super) fn read_json(body: StreamedServiceBody) -> Value {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     serde_json::from_slice(&runtime.block_on(body.collect()).unwrap().to_bytes()).unwrap()
 }

@@ -20,9 +20,9 @@ const LOOPS: &str = r#"
         (i32.const 0))"#;
 
 /// Two routes with the same filter, and one without.
-fn beside(modules: &ModuleFolder, filter: &str) -> String {
+fn config_with_free_route(modules: &ModuleFolder, filter: &str) -> String {
     let filter =
-        format!("{{ wasm: '{}', limits: {{ cpu: 20ms }}{filter} }}", modules.path("loops").display());
+        format!("{{ wasm: '{}', limits: {{ cpu: 20ms }}{filter} }}", modules.module_path("loops").display());
     format!(
         "shed: {{ automatic: false }}\nservices: {{ echo: {{ url: 'http://UPSTREAM' }} }}\nroutes:\n  \
          - {{ path: '/echo/*', proxy: echo, filters: [{filter}] }}\n  \
@@ -34,14 +34,14 @@ fn beside(modules: &ModuleFolder, filter: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_looping_filter_fails_only_its_own_requests() {
     let modules = ModuleFolder::new(&[("loops", LOOPS)]);
-    let rig = GatewayFixture::new(&beside(&modules, "")).await;
+    let rig = GatewayFixture::new(&config_with_free_route(&modules, "")).await;
     let looping = || async {
-        let answer = rig.ask(get("/echo/loop")).await;
+        let answer = rig.send_request(get("/echo/loop")).await;
         (answer.status().as_u16(), answer.json()["code"].as_str().unwrap_or_default().to_owned())
     };
     let beside = |path: &'static str| {
         let rig = &rig;
-        async move { (rig.ask(get(path)).await.status().as_u16(), String::new()) }
+        async move { (rig.send_request(get(path)).await.status().as_u16(), String::new()) }
     };
     let loops: Vec<_> = join_all((0..6).map(|_| looping())).await;
     assert!(loops.iter().all(|loops| *loops == (503, "filter-failed".to_owned())), "{loops:?}");
@@ -78,16 +78,17 @@ const ADDS: &str = r#"
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_increments_of_shared_data_add_up() {
-    let modules = ModuleFolder::new(&[("adds", &format!("{}{ADDS}", METRIC.replace("TYPE", "1")))]);
-    let rig = Arc::new(GatewayFixture::new(&modules.proxied(&[("adds", ", limits: { cpu: 1s }")])).await);
+    let modules = ModuleFolder::new(&[("adds", &format!("{}{ADDS}", DEFINES_METRIC.replace("TYPE", "1")))]);
+    let rig =
+        Arc::new(GatewayFixture::new(&modules.proxy_config(&[("adds", ", limits: { cpu: 1s }")])).await);
     // The first request runs alone, because a value that does not exist yet can't be compared.
-    rig.ask(get("/echo/a")).await;
+    rig.send_request(get("/echo/a")).await;
     let tasks: Vec<_> = (0..8)
         .map(|_| {
             let rig = Arc::clone(&rig);
             tokio::spawn(async move {
                 for _ in 0..25 {
-                    assert_eq!(rig.ask(get("/echo/a")).await.status(), StatusCode::OK);
+                    assert_eq!(rig.send_request(get("/echo/a")).await.status(), StatusCode::OK);
                 }
             })
         })
@@ -95,8 +96,8 @@ async fn concurrent_increments_of_shared_data_add_up() {
     for task in tasks {
         task.await.unwrap();
     }
-    rig.ask(get("/echo/a")).await;
-    assert_eq!(rig.counted(), 202);
+    rig.send_request(get("/echo/a")).await;
+    assert_eq!(rig.module_counter(), 202);
 }
 
 /// Reads all headers of the request, and returns their number as the first byte of `x-filter`, counted from
@@ -112,7 +113,7 @@ const READS_ALL: &str = r#"
 #[tokio::test]
 async fn passes_heads_of_the_maximum_size_through_a_filter() {
     let modules = ModuleFolder::new(&[("reads", READS_ALL)]);
-    let rig = GatewayFixture::new(&modules.proxied(&[("reads", ", limits: { cpu: 1s }")])).await;
+    let rig = GatewayFixture::new(&modules.proxy_config(&[("reads", ", limits: { cpu: 1s }")])).await;
     let request = |count: usize, length: usize| {
         let mut request = get("/echo/a");
         for number in 0..count {
@@ -122,7 +123,7 @@ async fn passes_heads_of_the_maximum_size_through_a_filter() {
         request
     };
     for (count, length) in [(90, 300), (1, 50_000)] {
-        let answer = rig.ask(request(count, length)).await;
+        let answer = rig.send_request(request(count, length)).await;
         assert_eq!(
             (answer.status(), answer.header("x-filter")),
             (StatusCode::OK, "one"),
@@ -130,12 +131,12 @@ async fn passes_heads_of_the_maximum_size_through_a_filter() {
         );
     }
     // Nothing of it reaches the filter.
-    assert_eq!(rig.ask(request(3, 50_000)).await.json()["code"], "head-too-large");
+    assert_eq!(rig.send_request(request(3, 50_000)).await.json()["code"], "head-too-large");
     assert_eq!(rig.stats("reads").requests, 2);
 }
 
 /// Adds headers of 1000 bytes to map WHERE until it receives an error, and asserts that it does.
-const FLOODS: &str = r#"
+const ADDS_MANY_HEADERS: &str = r#"
     (func (export "CALLBACK") (param i32 i32 i32) (result i32)
         (local $status i32)
         (memory.fill (i32.const 0x21000) (i32.const 0x61) (i32.const 1000))
@@ -148,18 +149,19 @@ const FLOODS: &str = r#"
 
 #[tokio::test]
 async fn limits_the_headers_that_filters_add() {
-    let floods = |callback: &str, map: &str| FLOODS.replace("CALLBACK", callback).replace("WHERE", map);
+    let floods =
+        |callback: &str, map: &str| ADDS_MANY_HEADERS.replace("CALLBACK", callback).replace("WHERE", map);
     let modules = ModuleFolder::new(&[
         ("asks", &floods("proxy_on_request_headers", "0")),
         ("answers", &floods("proxy_on_response_headers", "2")),
-        ("one", ONE),
+        ("one", ADDS_ONE),
     ]);
-    let rig = GatewayFixture::new(&modules.proxied(&[("asks", ", limits: { cpu: 2s }")])).await;
+    let rig = GatewayFixture::new(&modules.proxy_config(&[("asks", ", limits: { cpu: 2s }")])).await;
     // The service of these tests does not accept such a head.
-    let refused = rig.ask(get("/echo/a")).await;
+    let refused = rig.send_request(get("/echo/a")).await;
     assert!(matches!(refused.status().as_u16(), 431 | 502), "{}", refused.status());
     assert_eq!(rig.stats("asks").traps, 0);
-    rig.put(&modules, &[("answers", ", limits: { cpu: 2s }")]);
+    rig.reload_filters(&modules, &[("answers", ", limits: { cpu: 2s }")]);
     let mut stream = rig.connect().await;
     stream.write_all(b"GET /echo/a HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
     let mut answer = String::new();
@@ -167,6 +169,6 @@ async fn limits_the_headers_that_filters_add() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{}", &answer[..100]);
     assert!((1_000_000..1_100_000).contains(&answer.len()), "{}", answer.len());
     assert_eq!(rig.stats("answers").traps, 0);
-    rig.put(&modules, &[("one", "")]);
-    assert_eq!(rig.ask(get("/echo/a")).await.header("x-filter"), "one");
+    rig.reload_filters(&modules, &[("one", "")]);
+    assert_eq!(rig.send_request(get("/echo/a")).await.header("x-filter"), "one");
 }

@@ -7,29 +7,29 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::mistake::ConfigMistake;
-use super::renamed::{self, RenamedIn};
+use super::renamed_keys::{self, RenamedIn};
 use super::source::FieldPositions;
-use super::{read_file, schema, undeserialised, yaml};
+use super::{deserialisation_mistake, read_file, schema, yaml};
 
 /// Parses a companion file with a table of its renamed keys, and returns the positions of its fields too.
 ///
 /// # Errors
 /// All its mistakes, in the order of the file.
-pub(crate) fn read<T: DeserializeOwned + JsonSchema>(
+pub(crate) fn read_companion<T: DeserializeOwned + JsonSchema>(
     text: &str,
     file: &Path,
     table: &[RenamedIn],
 ) -> Result<(T, FieldPositions), Vec<ConfigMistake>> {
     let yaml::YamlDocument { mut value, mut source, mut mistakes } =
         yaml::read(text, file).map_err(|mistake| vec![mistake])?;
-    mistakes.extend(renamed::apply(table, &mut value, &mut source));
-    mistakes.extend(schema::validate(&value, &source, &schema::of::<T>()));
-    let read = deserialised(value, &source, mistakes)?;
+    mistakes.extend(renamed_keys::apply_renames(table, &mut value, &mut source));
+    mistakes.extend(schema::validate(&value, &source, &schema::schema_for::<T>()));
+    let read = deserialise(value, &source, mistakes)?;
     Ok((read, source))
 }
 
 /// Returns the files that a companion file consists of, itself first.
-pub(crate) fn files(file: &Path) -> Vec<PathBuf> {
+pub(crate) fn list_files(file: &Path) -> Vec<PathBuf> {
     inspect(file, &[]).files().to_vec()
 }
 
@@ -40,12 +40,12 @@ pub(super) fn inspect(file: &Path, table: &[RenamedIn]) -> FieldPositions {
         return FieldPositions::new(file);
     };
     // Its mistakes are reported when it is parsed.
-    renamed::apply(table, &mut value, &mut source);
+    renamed_keys::apply_renames(table, &mut value, &mut source);
     source
 }
 
 /// Deserialises a value if it has no mistakes so far.
-pub(super) fn deserialised<T: DeserializeOwned>(
+pub(super) fn deserialise<T: DeserializeOwned>(
     value: Value,
     source: &FieldPositions,
     mut mistakes: Vec<ConfigMistake>,
@@ -53,7 +53,7 @@ pub(super) fn deserialised<T: DeserializeOwned>(
     if mistakes.is_empty() {
         match serde_path_to_error::deserialize(value) {
             Ok(read) => return Ok(read),
-            Err(error) => mistakes.push(undeserialised(&error, source)),
+            Err(error) => mistakes.push(deserialisation_mistake(&error, source)),
         }
     }
     mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));

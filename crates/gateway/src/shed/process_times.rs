@@ -39,7 +39,7 @@ impl ClockReading {
 
 impl ProcessTimes {
     /// The part of the wall time in which this number of threads worked for the gateway.
-    pub(super) fn own(self, threads: u32) -> Duration {
+    pub(super) fn own_time(self, threads: u32) -> Duration {
         self.wall.min(self.cpu / threads.max(1))
     }
 }
@@ -54,18 +54,18 @@ pub(super) fn cpu_time() -> Duration {
 mod tests {
     use super::*;
 
-    fn own(wall: u64, cpu: u64, threads: u32) -> u128 {
+    fn own_millis(wall: u64, cpu: u64, threads: u32) -> u128 {
         let [wall, cpu] = [wall, cpu].map(Duration::from_millis);
-        ProcessTimes { wall, cpu }.own(threads).as_millis()
+        ProcessTimes { wall, cpu }.own_time(threads).as_millis()
     }
 
     #[test]
     fn counts_only_the_part_of_a_wait_in_which_the_gateway_ran() {
-        assert_eq!(own(60, 60, 1), 60, "a thread that worked all the time");
-        assert_eq!(own(60, 120, 2), 60, "two of them");
-        assert_eq!(own(60, 2, 1), 2, "other processes had the processor");
-        assert_eq!(own(60, 60, 2), 30, "and one of two");
-        assert_eq!(own(60, 400, 2), 60, "threads beside them do not make it longer");
-        assert_eq!(own(60, 5, 0), 5);
+        assert_eq!(own_millis(60, 60, 1), 60, "a thread that worked all the time");
+        assert_eq!(own_millis(60, 120, 2), 60, "two of them");
+        assert_eq!(own_millis(60, 2, 1), 2, "other processes had the processor");
+        assert_eq!(own_millis(60, 60, 2), 30, "and one of two");
+        assert_eq!(own_millis(60, 400, 2), 60, "threads beside them do not make it longer");
+        assert_eq!(own_millis(60, 5, 0), 5);
     }
 }
