@@ -6,26 +6,26 @@ use testkit::{GatewayProcess, http};
 
 use tokio::net::TcpListener;
 
-use crate::support::{TestGateway, TestQuery, admin, metric, metrics};
+use crate::support::{TestGateway, TestQuery, admin_url, fetch_metrics, metric_value};
 
 #[tokio::test]
 async fn exposes_metrics_of_the_program_cache() {
     let routes =
         "  - { path: /query, query: { services: [up] } }\nadmin: 127.0.0.1:0\nruntime: { cache: 8KiB }";
-    let house = TestGateway::own(routes).await;
+    let house = TestGateway::start(routes).await;
     for _ in 0..2 {
-        house.answer(TestQuery::javascript("export default () => 1")).await;
+        house.expect_text(TestQuery::javascript("export default () => 1")).await;
     }
-    let text = metrics(&house.gateway).await;
-    assert_eq!(metric(&text, "orfa_program_cache_misses_total"), 1, "{text}");
-    assert_eq!(metric(&text, "orfa_program_cache_hits_total"), 1, "{text}");
-    assert_eq!(metric(&text, "orfa_program_cache_items"), 1, "{text}");
+    let text = fetch_metrics(&house.gateway).await;
+    assert_eq!(metric_value(&text, "orfa_program_cache_misses_total"), 1, "{text}");
+    assert_eq!(metric_value(&text, "orfa_program_cache_hits_total"), 1, "{text}");
+    assert_eq!(metric_value(&text, "orfa_program_cache_items"), 1, "{text}");
     for number in 0..20 {
-        house.answer(TestQuery::javascript(&format!("export default () => {number}"))).await;
+        house.expect_text(TestQuery::javascript(&format!("export default () => {number}"))).await;
     }
-    let text = metrics(&house.gateway).await;
-    assert!(metric(&text, "orfa_program_cache_evictions_total") > 0, "{text}");
-    assert!(metric(&text, "orfa_program_cache_bytes") <= 8 << 10, "{text}");
+    let text = fetch_metrics(&house.gateway).await;
+    assert!(metric_value(&text, "orfa_program_cache_evictions_total") > 0, "{text}");
+    assert!(metric_value(&text, "orfa_program_cache_bytes") <= 8 << 10, "{text}");
 }
 
 const ROUTES: &str = "
@@ -37,13 +37,13 @@ admin: 127.0.0.1:0
 
 #[tokio::test]
 async fn counts_requests_by_configured_route_and_never_by_client_data() {
-    let house = TestGateway::own(ROUTES).await;
-    house.answer(TestQuery::javascript("export default () => 1")).await;
+    let house = TestGateway::start(ROUTES).await;
+    house.expect_text(TestQuery::javascript("export default () => 1")).await;
     for (method, path) in [("GET", "/up/json"), ("BREW", "/up/echo"), ("GET", "/dead"), ("GET", "/no/such")] {
         let url = format!("{}{path}?secret=hush", house.gateway.url);
         http::request(method, &url, &[], "").await.expect("an answer");
     }
-    let text = metrics(&house.gateway).await;
+    let text = fetch_metrics(&house.gateway).await;
     for line in [
         r#"orfa_requests_total{route="/query",handler="query",method="POST",status="2xx"} 1"#,
         r#"orfa_requests_total{route="/up/*",handler="proxy",method="GET",status="2xx"} 1"#,
@@ -66,12 +66,12 @@ async fn counts_requests_by_configured_route_and_never_by_client_data() {
     for strange in ["BREW", "/no/such", "hush", "json"] {
         assert!(!text.contains(strange), "{strange}\n{text}");
     }
-    well_formed(&text);
+    assert_well_formed(&text);
 }
 
 /// Asserts the rules of OpenMetrics 1.0 that scrapers depend on: families are announced and contiguous,
 /// samples are unique, the last bucket equals the count, and the text ends with `# EOF`.
-fn well_formed(text: &str) {
+fn assert_well_formed(text: &str) {
     let (mut families, mut samples) = (Vec::new(), std::collections::BTreeMap::new());
     let body = text.strip_suffix("# EOF\n").expect("an end");
     for line in body.lines() {
@@ -103,8 +103,8 @@ fn well_formed(text: &str) {
 
 #[tokio::test]
 async fn readyz_reports_draining_while_a_request_is_in_flight() {
-    let mut house = TestGateway::own(ROUTES).await;
-    let admin = admin(&house.gateway).await;
+    let mut house = TestGateway::start(ROUTES).await;
+    let admin = admin_url(&house.gateway).await;
     assert_eq!(get(&format!("{admin}/healthz")).await, (200, json!({ "status": "alive" })));
     assert_eq!(get(&format!("{admin}/readyz")).await, (200, json!({ "status": "ready" })));
     let url = format!("{}/up/hang", house.gateway.url);
@@ -121,22 +121,22 @@ async fn readyz_reports_draining_while_a_request_is_in_flight() {
 
 #[tokio::test]
 async fn the_admin_listener_is_read_only_and_rejects_foreign_hosts() {
-    let house = TestGateway::own(ROUTES).await;
-    let admin = admin(&house.gateway).await;
+    let house = TestGateway::start(ROUTES).await;
+    let admin = admin_url(&house.gateway).await;
     let ask = async |method: &str, path: &str, host: &[(&str, &str)]| {
         http::request(method, &format!("{admin}{path}"), host, "").await.expect("an answer")
     };
     for path in ["/metrics", "/healthz", "/readyz"] {
         for method in ["POST", "DELETE", "OPTIONS"] {
             let answer = ask(method, path, &[]).await;
-            refused(&answer, 405, "method-not-allowed");
+            assert_refused(&answer, 405, "method-not-allowed");
             assert_eq!(answer.header("allow"), "GET, HEAD");
         }
-        refused(&ask("GET", path, &[("host", "rebound.example.org")]).await, 421, "host-misdirected");
+        assert_refused(&ask("GET", path, &[("host", "rebound.example.org")]).await, 421, "host-misdirected");
         assert_eq!(ask("GET", path, &[("host", "localhost:9090")]).await.status, 200);
         assert!(ask("HEAD", path, &[]).await.body.is_empty());
     }
-    refused(&ask("GET", "/", &[]).await, 404, "route-not-found");
+    assert_refused(&ask("GET", "/", &[]).await, 404, "route-not-found");
     let address = admin.strip_prefix("http://").and_then(|text| text.parse().ok()).expect("an address");
     for bad in [
         "\0\u{1}\u{2}\r\n\r\n",
@@ -147,7 +147,7 @@ async fn the_admin_listener_is_read_only_and_rejects_foreign_hosts() {
         let answer = http::send_raw(address, bad.as_bytes()).await.unwrap_or_default();
         assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
-    house.answer(TestQuery::javascript("export default () => 1")).await;
+    house.expect_text(TestQuery::javascript("export default () => 1")).await;
     assert_eq!(get(&format!("{admin}/healthz")).await.0, 200);
 }
 
@@ -177,7 +177,7 @@ async fn get(url: &str) -> (u16, Value) {
 }
 
 #[track_caller]
-fn refused(answer: &http::TestResponse, status: u16, code: &str) {
+fn assert_refused(answer: &http::TestResponse, status: u16, code: &str) {
     assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (status, &json!(code)), "{}", answer.text());
     assert_eq!(answer.header("content-type"), "application/problem+json");
 }

@@ -18,7 +18,7 @@ parts:
 response: items
 ";
 /// A single item by its id, with parts that may fail.
-const ONE: &str = "\
+const SINGLE_ITEM: &str = "\
 input: { id: { type: integer } }
 parts:
   item: { get: 'up/json?n={id}' }
@@ -51,7 +51,7 @@ routes:
 impl AggregateGateway {
     async fn new() -> Self {
         let upstream = misbehaving_upstream::start().await;
-        let files = [("items.yaml", ITEMS), ("one.yaml", ONE)];
+        let files = [("items.yaml", ITEMS), ("one.yaml", SINGLE_ITEM)];
         let gateway = GatewayProcess::start_with(orfa(), &config(&upstream.url()), &files).await;
         Self { gateway, _upstream: upstream }
     }
@@ -61,7 +61,7 @@ impl AggregateGateway {
     }
 }
 
-fn item(id: u64) -> Value {
+fn expected_item(id: u64) -> Value {
     json!({ "id": id, "name": format!("item {id}"), "echo": { "path": format!("/echo?id={id}") } })
 }
 
@@ -69,7 +69,7 @@ fn item(id: u64) -> Value {
 async fn combines_several_calls_in_one_answer() {
     let served = AggregateGateway::new().await;
     let answer = served.get("/items", &[]).await;
-    assert_eq!((answer.status.as_u16(), answer.json()), (200, json!([item(0), item(1)])));
+    assert_eq!((answer.status.as_u16(), answer.json()), (200, json!([expected_item(0), expected_item(1)])));
     assert_eq!(answer.header("content-type"), "application/json");
     let line = served.gateway.wait_for_log(|line| line.contains("/items")).await.expect("a line");
     let line: Value = serde_json::from_str(&line).expect("JSON");
@@ -97,7 +97,7 @@ async fn composed_answers_are_deduplicated_and_compressed() {
     let upstream = misbehaving_upstream::start().await;
     let many = "parts: { one: { get: 'up/json?n=100' }, other: { get: 'up/json?n=100' } }\n";
     let config = config(&upstream.url());
-    let files = [("items.yaml", many), ("one.yaml", ONE)];
+    let files = [("items.yaml", many), ("one.yaml", SINGLE_ITEM)];
     let gateway = GatewayProcess::start_with(orfa(), &config, &files).await;
     let url = format!("{}/items", gateway.url);
     let get =
@@ -148,7 +148,7 @@ async fn reloads_a_changed_declaration_and_rejects_an_invalid_one() {
     let line = served.gateway.wait_for_log(|line| line.contains("items.yaml:4:")).await.expect("a line");
     assert!(line.contains("{m}") || line.contains("`m`"), "{line}");
     served.gateway.wait_for_log(|line| line.contains("stays active")).await.expect("a line");
-    assert_eq!(served.get("/items?n=1", &[]).await.json(), json!([item(0)]));
+    assert_eq!(served.get("/items?n=1", &[]).await.json(), json!([expected_item(0)]));
     served.gateway.replace_file("items.yaml", &ITEMS.replace("fields: [path]", "fields: [method]"));
     let changed = async {
         while served.get("/items?n=1", &[]).await.json()[0]["echo"] != json!({ "method": "GET" }) {}
@@ -156,13 +156,13 @@ async fn reloads_a_changed_declaration_and_rejects_an_invalid_one() {
     with_timeout("the changed declaration", changed).await;
 }
 
-async fn run(folder: &std::path::Path, arguments: &[&str]) -> (i32, String) {
+async fn run_orfa(folder: &std::path::Path, arguments: &[&str]) -> (i32, String) {
     let ran = Command::new(orfa()).args(arguments).current_dir(folder).output().await.expect("orfa runs");
     let told = [ran.stdout, ran.stderr].concat();
     (ran.status.code().unwrap_or_default(), String::from_utf8(told).expect("text"))
 }
 
-fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+fn config_folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("orfa.yaml"), config("http://127.0.0.1:1")).expect("written");
     for (name, text) in files {
@@ -178,8 +178,8 @@ input: { n: { type: integr } }
 parts:
   items: { get: 'up/json', fields: 7, optoinal: true }
 ";
-    let folder = folder(&[("items.yaml", bad), ("one.yaml", ONE)]);
-    let (code, told) = run(folder.path(), &["check"]).await;
+    let folder = config_folder(&[("items.yaml", bad), ("one.yaml", SINGLE_ITEM)]);
+    let (code, told) = run_orfa(folder.path(), &["check"]).await;
     assert_eq!(code, 64, "{told}");
     for place in
         ["items.yaml:1:21: input.n.type", "items.yaml:3:36: parts.items.fields", "did you mean `optional`?"]
@@ -193,48 +193,48 @@ parts:
   b: { get: 'nowhere/json?n={$.a}' }
 ";
     std::fs::write(folder.path().join("items.yaml"), circle).expect("written");
-    let (code, told) = run(folder.path(), &["check"]).await;
+    let (code, told) = run_orfa(folder.path(), &["check"]).await;
     assert_eq!(code, 64, "{told}");
     assert!(told.contains("items.yaml:3:") && told.contains("nowhere"), "{told}");
     std::fs::write(folder.path().join("items.yaml"), ITEMS).expect("written");
-    assert_eq!(run(folder.path(), &["check"]).await, (0, "ok: 2 services, 3 routes\n".to_owned()));
+    assert_eq!(run_orfa(folder.path(), &["check"]).await, (0, "ok: 2 services, 3 routes\n".to_owned()));
     std::fs::remove_file(folder.path().join("one.yaml")).expect("removed");
-    let (code, told) = run(folder.path(), &["check"]).await;
+    let (code, told) = run_orfa(folder.path(), &["check"]).await;
     assert!(code == 64 && told.contains("orfa.yaml:10:") && told.contains("can't be read"), "{told}");
 }
 
 /// A declaration with many mistakes, and the report of all of them.
 const MISTAKES: &str = include_str!("aggregate/mistakes.yaml");
-const TOLD: &str = include_str!("aggregate/mistakes.txt");
+const MISTAKES_REPORT: &str = include_str!("aggregate/mistakes.txt");
 
 #[tokio::test]
 async fn reports_all_mistakes_of_a_declaration_in_order() {
-    let folder = folder(&[("items.yaml", MISTAKES), ("one.yaml", ONE)]);
-    let (code, told) = run(folder.path(), &["check"]).await;
-    assert_eq!((code, &*told), (64, TOLD), "\n{told}");
+    let folder = config_folder(&[("items.yaml", MISTAKES), ("one.yaml", SINGLE_ITEM)]);
+    let (code, told) = run_orfa(folder.path(), &["check"]).await;
+    assert_eq!((code, &*told), (64, MISTAKES_REPORT), "\n{told}");
 }
 
 #[tokio::test]
 async fn explain_shows_calls_without_making_them() {
     let draft = ("draft.yaml", "parts: { all: { get: 'up/json?n=3' } }\n");
-    let folder = folder(&[("items.yaml", ITEMS), ("one.yaml", ONE), draft]);
-    let (code, by_route) = run(folder.path(), &["aggregate", "explain", "/items"]).await;
+    let folder = config_folder(&[("items.yaml", ITEMS), ("one.yaml", SINGLE_ITEM), draft]);
+    let (code, by_route) = run_orfa(folder.path(), &["aggregate", "explain", "/items"]).await;
     assert_eq!(code, 0, "{by_route}");
     for words in
         ["GET, HEAD /items", "items", "up/json?n={n}", "a call for each of items", "into items as `echo`"]
     {
         assert!(by_route.contains(words), "no {words} in\n{by_route}");
     }
-    assert_eq!(run(folder.path(), &["aggregate", "explain", "items.yaml"]).await.1, by_route);
-    let (_, of_draft) = run(folder.path(), &["aggregate", "explain", "draft.yaml"]).await;
+    assert_eq!(run_orfa(folder.path(), &["aggregate", "explain", "items.yaml"]).await.1, by_route);
+    let (_, of_draft) = run_orfa(folder.path(), &["aggregate", "explain", "draft.yaml"]).await;
     assert!(of_draft.contains("/draft") && of_draft.contains("one call"), "{of_draft}");
     for (file, words) in [("calls.svg", "<svg"), ("calls.mmd", "flowchart")] {
-        let (code, told) = run(folder.path(), &["aggregate", "explain", "/items", "-o", file]).await;
+        let (code, told) = run_orfa(folder.path(), &["aggregate", "explain", "/items", "-o", file]).await;
         assert!(code == 0 && told.starts_with(file), "{told}");
         let drawn = std::fs::read_to_string(folder.path().join(file)).expect("a picture");
         assert!(drawn.contains(words) && drawn.contains("up/echo?id={each.id}"), "{drawn}");
     }
-    let (code, told) = run(folder.path(), &["aggregate", "explain", "/nowhere"]).await;
+    let (code, told) = run_orfa(folder.path(), &["aggregate", "explain", "/nowhere"]).await;
     assert!(code == 64 && told.contains("no-such-aggregate"), "{told}");
 }
 
@@ -251,15 +251,15 @@ parts: { items: { get: 'up/json?n={ids}' } }
 answer: items
 ";
     // Two routes have this declaration.
-    let folder = folder(&[("items.yaml", new), ("one.yaml", ONE)]);
-    let (_, known) = run(folder.path(), &["aggregate", "explain", "/items"]).await;
+    let folder = config_folder(&[("items.yaml", new), ("one.yaml", SINGLE_ITEM)]);
+    let (_, known) = run_orfa(folder.path(), &["aggregate", "explain", "/items"]).await;
     std::fs::write(folder.path().join("items.yaml"), old).expect("written");
     std::fs::write(folder.path().join("draft.yaml"), old).expect("written");
-    let (code, explained) = run(folder.path(), &["aggregate", "explain", "/items"]).await;
+    let (code, explained) = run_orfa(folder.path(), &["aggregate", "explain", "/items"]).await;
     assert!(code == 0 && explained.starts_with(&known), "{explained}");
-    let (code, checked) = run(folder.path(), &["check"]).await;
+    let (code, checked) = run_orfa(folder.path(), &["check"]).await;
     assert!(code == 0 && checked.starts_with("ok: 2 services, 3 routes\n"), "{checked}");
-    let (code, of_draft) = run(folder.path(), &["aggregate", "explain", "draft.yaml"]).await;
+    let (code, of_draft) = run_orfa(folder.path(), &["aggregate", "explain", "draft.yaml"]).await;
     assert!(code == 0 && of_draft.contains("draft.yaml:1:29: input.ids.of: "), "{of_draft}");
     for told in [explained, checked] {
         for place in [

@@ -9,10 +9,10 @@ use crate::support::TestGateway;
 use page::BrowserPage;
 
 /// A script that sends every kind of request that a page can send without the library.
-const BARE: &str = include_str!("browser/page.js");
+const PAGE_SCRIPT: &str = include_str!("browser/page.js");
 
 /// Starts a gateway that permits pages of this origin.
-async fn house(origin: &str) -> TestGateway {
+async fn start_gateway(origin: &str) -> TestGateway {
     let routes = format!(
         "
   - {{ path: /query, query: {{ services: [up] }} }}
@@ -22,18 +22,18 @@ async fn house(origin: &str) -> TestGateway {
 cors: {{ origins: ['{origin}'], headers: [x-shop], max_age: 1h }}
 "
     );
-    TestGateway::own(&routes).await
+    TestGateway::start(&routes).await
 }
 
-fn document(answer: &Value) -> Value {
+fn parse_document(answer: &Value) -> Value {
     serde_json::from_str(answer["text"].as_str().unwrap_or_default()).unwrap_or_default()
 }
 
 #[tokio::test]
 async fn pages_of_a_listed_origin_read_answers_timings_and_errors() {
     let page = BrowserPage::new().await;
-    let house = house(&page.origin()).await;
-    let report = page.open(BARE, house.gateway.address).await;
+    let house = start_gateway(&page.origin()).await;
+    let report = page.open(PAGE_SCRIPT, house.gateway.address).await;
 
     for case in ["query", "method"] {
         let answer = &report[case];
@@ -47,7 +47,7 @@ async fn pages_of_a_listed_origin_read_answers_timings_and_errors() {
     ] {
         let answer = &report[case];
         assert_eq!(
-            (&answer["status"], &document(answer)["code"]),
+            (&answer["status"], &parse_document(answer)["code"]),
             (&json!(status), &json!(code)),
             "{answer}"
         );
@@ -57,20 +57,20 @@ async fn pages_of_a_listed_origin_read_answers_timings_and_errors() {
         "{report:#}"
     );
 
-    let cookie = |case: &str| document(&report[case])["headers"]["cookie"].clone();
+    let cookie = |case: &str| parse_document(&report[case])["headers"]["cookie"].clone();
     assert_eq!(cookie("cookies"), "visitor=seven", "{report:#}");
     assert_eq!((&report["plain"]["status"], cookie("plain")), (&json!(200), Value::Null));
     assert_eq!(report["cookiesUnwanted"], json!({ "refused": "TypeError" }));
     assert_eq!(report["anonymous"]["status"], 404, "the service's own answer");
-    assert_eq!(document(&report["header"])["headers"]["x-shop"], "7");
+    assert_eq!(parse_document(&report["header"])["headers"]["x-shop"], "7");
     assert_eq!(report["headerUnlisted"], json!({ "refused": "TypeError" }));
 }
 
 #[tokio::test]
 async fn pages_of_other_origins_read_and_run_nothing() {
     let (listed, page) = (BrowserPage::new().await, BrowserPage::new().await);
-    let house = house(&listed.origin()).await;
-    let report = page.open(BARE, house.gateway.address).await;
+    let house = start_gateway(&listed.origin()).await;
+    let report = page.open(PAGE_SCRIPT, house.gateway.address).await;
     let cases = report.as_object().expect("a report");
     assert_eq!(cases.len(), 11, "{report:#}");
     for (case, answer) in cases {
@@ -80,7 +80,7 @@ async fn pages_of_other_origins_read_and_run_nothing() {
 }
 
 /// Starts a gateway for programs that pages of this origin send with the library.
-async fn house_of_programs(origin: &str) -> TestGateway {
+async fn start_program_gateway(origin: &str) -> TestGateway {
     let routes = format!(
         "
   - path: /query
@@ -89,13 +89,13 @@ async fn house_of_programs(origin: &str) -> TestGateway {
   - {{ path: /closed, query: {{ services: [up] }}, cors: {{ origins: ['https://other.example.org'] }} }}
 "
     );
-    TestGateway::own(&routes).await
+    TestGateway::start(&routes).await
 }
 
 #[tokio::test]
 async fn the_client_library_returns_answers_and_errors_across_origins() {
     let page = BrowserPage::new().await;
-    let house = house_of_programs(&page.origin()).await;
+    let house = start_program_gateway(&page.origin()).await;
     let script = include_str!("browser/client.js");
     let report =
         page.open_until(script, house.gateway.address, house.upstream.wait_for_request("/hang")).await;
@@ -143,7 +143,7 @@ async fn the_client_library_returns_answers_and_errors_across_origins() {
 #[tokio::test]
 async fn pages_read_deduplicated_and_compressed_answers() {
     let page = BrowserPage::new().await;
-    let house = house_of_programs(&page.origin()).await;
+    let house = start_program_gateway(&page.origin()).await;
     let report = page.open(include_str!("browser/encoded.js"), house.gateway.address).await;
     let person = json!({ "name": "Grace Hopper", "of": "Yale" });
     assert_eq!(report, json!({ "length": 300, "last": person, "isOne": true }));
@@ -156,7 +156,7 @@ async fn pages_read_deduplicated_and_compressed_answers() {
 #[tokio::test]
 async fn the_client_library_sends_a_program_again_only_on_request() {
     let page = BrowserPage::new().await;
-    let house = house_of_programs(&page.origin()).await;
+    let house = start_program_gateway(&page.origin()).await;
     let report = page.open(include_str!("browser/tokens.js"), house.gateway.address).await;
     assert_eq!(report["answers"], json!([3, 7, 11, 15, 10, 1, 2]), "{report:#}");
 
@@ -189,7 +189,7 @@ async fn the_client_library_calls_stored_programs_by_name_and_version() {
         page.origin()
     );
     let files = &[("queries/next.js", "export default ({ n }) => Number(n) + 1")];
-    let house = TestGateway::own_with(&routes, files).await;
+    let house = TestGateway::start_with_files(&routes, files).await;
     let report = page.open(include_str!("browser/stored.js"), house.gateway.address).await;
     let gone = json!({ "ours": true, "status": 404 });
     assert_eq!(report, json!({ "post": 2, "get": 3, "query": 4, "version": 5, "gone": gone }));

@@ -12,17 +12,17 @@ use tokio::process::Command;
 use crate::orfa;
 
 /// Runs `orfa` in a folder and waits for it to exit.
-async fn run(folder: &Path, arguments: &[&str]) -> Output {
+async fn run_orfa(folder: &Path, arguments: &[&str]) -> Output {
     let command = Command::new(orfa()).args(arguments).current_dir(folder).stdin(Stdio::null()).output();
     command.await.expect("orfa runs")
 }
 
-fn text(bytes: &[u8]) -> String {
+fn lossy_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Creates a folder with these files.
-fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+fn create_folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, text) in files {
         std::fs::write(folder.path().join(name), text).expect("written");
@@ -30,7 +30,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-const GOOD: &str = "
+const VALID_CONFIG: &str = "
 listen: 127.0.0.1:0
 services:
   profile: { url: 'http://127.0.0.1:1' }
@@ -39,7 +39,7 @@ routes:
   - { path: /profile/*, proxy: profile }
 ";
 
-const BAD: &str = "
+const INVALID_CONFIG: &str = "
 listen: 127.0.0.1:0
 services:
   profile: { url: 'http://127.0.0.1:1', timeuot: 2s }
@@ -50,17 +50,17 @@ routes:
 
 #[tokio::test]
 async fn check_accepts_a_valid_config() {
-    let folder = folder(&[("orfa.yaml", GOOD)]);
-    let output = run(folder.path(), &["check"]).await;
-    assert_eq!(text(&output.stdout), "ok: 1 service, 2 routes\n", "{}", text(&output.stderr));
+    let folder = create_folder(&[("orfa.yaml", VALID_CONFIG)]);
+    let output = run_orfa(folder.path(), &["check"]).await;
+    assert_eq!(lossy_text(&output.stdout), "ok: 1 service, 2 routes\n", "{}", lossy_text(&output.stderr));
     assert_eq!(output.status.code(), Some(0));
 }
 
 #[tokio::test]
 async fn check_reports_every_mistake_with_its_location() {
-    let folder = folder(&[("bad.yaml", BAD)]);
-    let output = run(folder.path(), &["check", "bad.yaml"]).await;
-    let told = text(&output.stderr);
+    let folder = create_folder(&[("bad.yaml", INVALID_CONFIG)]);
+    let output = run_orfa(folder.path(), &["check", "bad.yaml"]).await;
+    let told = lossy_text(&output.stderr);
     for place in ["bad.yaml:4:", "services.profile.timeuot", "bad.yaml:7:", "routes[0].query.limits.cpu"] {
         assert!(told.contains(place), "no {place} in\n{told}");
     }
@@ -71,15 +71,15 @@ async fn check_reports_every_mistake_with_its_location() {
 
 #[tokio::test]
 async fn serve_rejects_an_invalid_config_before_listening() {
-    let folder = folder(&[("orfa.yaml", BAD)]);
-    let output = run(folder.path(), &["serve"]).await;
+    let folder = create_folder(&[("orfa.yaml", INVALID_CONFIG)]);
+    let output = run_orfa(folder.path(), &["serve"]).await;
     assert_eq!(output.status.code(), Some(64));
-    assert!(!text(&output.stderr).contains("listening"));
+    assert!(!lossy_text(&output.stderr).contains("listening"));
 }
 
 #[tokio::test]
 async fn reports_a_missing_config_file() {
-    let folder = folder(&[]);
+    let folder = create_folder(&[]);
     for verb in [
         &["check", "no.yaml"][..],
         &["serve", "--config", "no.yaml"],
@@ -87,22 +87,22 @@ async fn reports_a_missing_config_file() {
         &["dev", "--config", "no.yaml"],
         &["dev", "-c", "no.yaml"],
     ] {
-        let output = run(folder.path(), verb).await;
+        let output = run_orfa(folder.path(), verb).await;
         assert_eq!(output.status.code(), Some(64), "{verb:?}");
-        assert!(text(&output.stderr).contains("no.yaml: cannot be read"), "{verb:?}");
+        assert!(lossy_text(&output.stderr).contains("no.yaml: cannot be read"), "{verb:?}");
     }
 }
 
 #[tokio::test]
 async fn config_schema_prints_json() {
-    let output = run(Path::new("."), &["config", "schema"]).await;
+    let output = run_orfa(Path::new("."), &["config", "schema"]).await;
     let schema: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert!(schema.pointer("/properties/routes").is_some());
 }
 
 #[tokio::test]
 async fn a_wrong_command_line_exits_with_64() {
-    let folder = folder(&[("q.ts", "")]);
+    let folder = create_folder(&[("q.ts", "")]);
     let wrong: [&[&str]; 7] = [
         &[],
         &["sreve"],
@@ -113,8 +113,8 @@ async fn a_wrong_command_line_exits_with_64() {
         &["call", "q.ts", "-H", "nonsense"],
     ];
     for arguments in wrong {
-        let output = run(folder.path(), arguments).await;
-        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {}", text(&output.stderr));
+        let output = run_orfa(folder.path(), arguments).await;
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {}", lossy_text(&output.stderr));
         assert!(!output.stderr.is_empty(), "{arguments:?}");
     }
 }
@@ -122,9 +122,9 @@ async fn a_wrong_command_line_exits_with_64() {
 #[tokio::test]
 async fn help_and_version_exit_successfully() {
     for argument in ["--help", "--version"] {
-        let output = run(Path::new("."), &[argument]).await;
+        let output = run_orfa(Path::new("."), &[argument]).await;
         assert_eq!(output.status.code(), Some(0));
-        assert!(text(&output.stdout).contains("orfa"));
+        assert!(lossy_text(&output.stdout).contains("orfa"));
     }
 }
 

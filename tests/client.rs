@@ -13,14 +13,14 @@ use crate::orfa;
 
 const SETUP: &str = "run `scripts/setup test` for instructions";
 
-fn folder() -> PathBuf {
+fn library_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/javascript")
 }
 
 /// Runs Node in the library's folder until it exits.
-async fn node(arguments: &[&str]) {
+async fn run_node(arguments: &[&str]) {
     let mut node = Command::new("node");
-    let output = node.args(arguments).current_dir(folder()).kill_on_drop(true).output();
+    let output = node.args(arguments).current_dir(library_folder()).kill_on_drop(true).output();
     let ended = with_timeout("Node's end", output).await;
     let ended = ended.unwrap_or_else(|error| panic!("node is required: {error}; {SETUP}"));
     let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
@@ -29,26 +29,26 @@ async fn node(arguments: &[&str]) {
 
 #[tokio::test]
 async fn the_client_library_passes_its_own_tests() {
-    let files = std::fs::read_dir(folder().join("test")).expect("the folder of the tests");
+    let files = std::fs::read_dir(library_folder().join("test")).expect("the folder of the tests");
     let names = files.map(|file| file.expect("a file").file_name().into_string().expect("a name in ASCII"));
     let tests: Vec<String> =
         names.filter(|name| name.ends_with(".test.js")).map(|name| format!("test/{name}")).collect();
     assert!(!tests.is_empty(), "there are no tests");
     let arguments: Vec<&str> = std::iter::once("--test").chain(tests.iter().map(String::as_str)).collect();
-    node(&arguments).await;
+    run_node(&arguments).await;
 }
 
 #[tokio::test]
 async fn the_client_librarys_types_match_its_code() {
-    let compiler = folder().join("node_modules/typescript/lib/tsc.js");
+    let compiler = library_folder().join("node_modules/typescript/lib/tsc.js");
     assert!(compiler.is_file(), "TypeScript is missing: {SETUP}");
     let compiler = compiler.to_str().expect("a path in UTF-8");
-    node(&[compiler]).await;
-    node(&[compiler, "--project", "tsconfig.apollo.json"]).await;
+    run_node(&[compiler]).await;
+    run_node(&[compiler, "--project", "tsconfig.apollo.json"]).await;
 }
 
 /// Answers a GraphQL request with thirty posts by one author.
-async fn posts(stream: TcpStream) -> std::io::Result<()> {
+async fn serve_posts(stream: TcpStream) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let (mut line, mut length) = (String::new(), 0);
     while stream.read_line(&mut line).await? > 2 {
@@ -75,7 +75,7 @@ async fn apollo_client_reads_deduplicated_responses_of_a_graphql_service() {
     let service = format!("http://{}", listener.local_addr().expect("an address"));
     let serving = tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(posts(stream));
+            tokio::spawn(serve_posts(stream));
         }
     });
     let config = format!(
@@ -83,6 +83,6 @@ async fn apollo_client_reads_deduplicated_responses_of_a_graphql_service() {
          services: {{ posts: {{ url: '{service}' }} }}\nroutes: [{{ path: '/graphql/*', proxy: posts }}]\n"
     );
     let gateway = GatewayProcess::start(orfa(), &config).await;
-    node(&["test/through.js", &format!("{}/graphql/", gateway.url)]).await;
+    run_node(&["test/through.js", &format!("{}/graphql/", gateway.url)]).await;
     serving.abort();
 }

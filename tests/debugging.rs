@@ -11,7 +11,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 const PAGE: &str = include_str!("../docs/debugging.md");
 const CONFIG: &str = include_str!("../examples/debugging/orfa.yaml");
 /// The page's commands for starting the services; the test starts them in this process on free ports.
-const BEGIN: &str = "```sh\ncargo run -p marketplace -- all\norfa serve --config orfa.yaml\n```\n";
+const START_COMMANDS: &str = "```sh\ncargo run -p marketplace -- all\norfa serve --config orfa.yaml\n```\n";
 /// The prompts of the debuggers.
 const PROMPTS: [&str; 2] = ["(gdb) ", "debug> "];
 
@@ -24,7 +24,7 @@ enum TypedLine<'a> {
 }
 
 /// Splits a block into commands, each with its output lines.
-fn steps(block: &str) -> Vec<(TypedLine<'_>, Vec<&str>)> {
+fn split_commands(block: &str) -> Vec<(TypedLine<'_>, Vec<&str>)> {
     let mut steps = Vec::new();
     for line in block.lines() {
         let prompt = PROMPTS.iter().find_map(|prompt| Some((*prompt, line.strip_prefix(prompt)?)));
@@ -42,8 +42,8 @@ struct DebugSession {
     child: Child,
     input: ChildStdin,
     output: ChildStdout,
-    said: String,
-    seen: usize,
+    output_text: String,
+    matched_end: usize,
 }
 
 impl DebugSession {
@@ -55,29 +55,29 @@ impl DebugSession {
         shell.env("ORFA_URL", url).env("NO_COLOR", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = shell.kill_on_drop(true).spawn().expect("a shell");
         let (input, output) = (child.stdin.take().expect("input"), child.stdout.take().expect("output"));
-        Self { child, input, output, said: String::new(), seen: 0 }
+        Self { child, input, output, output_text: String::new(), matched_end: 0 }
     }
 
     /// Waits for this text in the output, after the last text that was waited for.
-    async fn says(&mut self, words: &str) {
+    async fn wait_for_output(&mut self, words: &str) {
         let said = async {
-            while !self.said[self.seen..].contains(words) {
+            while !self.output_text[self.matched_end..].contains(words) {
                 let mut bytes = [0; 4096];
                 let count = self.output.read(&mut bytes).await.expect("output");
-                assert!(count > 0, "no `{words}` in\n{}", &self.said[self.seen..]);
-                self.said.push_str(&String::from_utf8_lossy(&bytes[..count]));
+                assert!(count > 0, "no `{words}` in\n{}", &self.output_text[self.matched_end..]);
+                self.output_text.push_str(&String::from_utf8_lossy(&bytes[..count]));
             }
         };
         with_timeout(words, said).await;
-        let at = self.said[self.seen..].find(words).expect("the text");
-        self.seen += at + words.len();
+        let at = self.output_text[self.matched_end..].find(words).expect("the text");
+        self.matched_end += at + words.len();
     }
 
-    async fn types(&mut self, line: &str) {
+    async fn type_line(&mut self, line: &str) {
         self.input.write_all(format!("{line}\n").as_bytes()).await.expect("an open input");
     }
 
-    async fn ends(mut self) {
+    async fn wait_for_exit(mut self) {
         drop(self.input);
         let end = async {
             let mut rest = Vec::new();
@@ -92,7 +92,7 @@ impl DebugSession {
 async fn the_debugging_walkthrough_works_as_described() {
     let marketplace =
         Marketplace::start(DatabaseFolder::fresh().expect("data")).await.expect("a marketplace");
-    assert!(PAGE.contains(BEGIN), "the page begins differently");
+    assert!(PAGE.contains(START_COMMANDS), "the page begins differently");
     let mut config = CONFIG.replace("127.0.0.1:8080", "127.0.0.1:0");
     for service in [MarketplaceService::Profile, MarketplaceService::Catalog, MarketplaceService::Order] {
         config = config.replace(&format!("http://127.0.0.1:{}", service.port()), &marketplace.url(service));
@@ -110,31 +110,31 @@ async fn the_debugging_walkthrough_works_as_described() {
         PAGE.split("```console\n").skip(1).filter_map(|part| part.split("```").next()).collect();
     assert!(blocks.len() > 5, "the page shows no commands");
     for block in blocks {
-        play(block, folder.path(), &url).await;
+        run_block(block, folder.path(), &url).await;
     }
 }
 
-async fn play(block: &str, folder: &Path, url: &str) {
+async fn run_block(block: &str, folder: &Path, url: &str) {
     let mut session: Option<DebugSession> = None;
-    for (typed, shown) in steps(block) {
+    for (typed, shown) in split_commands(block) {
         match (typed, &mut session) {
             (TypedLine::Debugger(prompt, command), Some(session)) => {
-                session.says(prompt).await;
-                session.types(command).await;
+                session.wait_for_output(prompt).await;
+                session.type_line(command).await;
             }
             (TypedLine::Shell(command), _) => {
                 if let Some(over) = session.take() {
-                    over.ends().await;
+                    over.wait_for_exit().await;
                 }
                 session = Some(DebugSession::start(command, folder, url));
             }
             (typed, None) => panic!("{typed:?} comes before any command"),
         }
         for line in shown {
-            session.as_mut().expect("a session").says(line).await;
+            session.as_mut().expect("a session").wait_for_output(line).await;
         }
     }
     if let Some(over) = session {
-        over.ends().await;
+        over.wait_for_exit().await;
     }
 }

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use saphyr::{LoadableYamlNode, Yaml};
 use tokio::process::Command;
 
-fn file(path: &str) -> String {
+fn read_file(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// Returns the code blocks of a page in this language.
-fn blocks(page: &str, language: &str) -> Vec<String> {
+fn code_blocks(page: &str, language: &str) -> Vec<String> {
     let begin = format!("```{language}\n");
     let parts = page.split(&begin).skip(1);
     parts.filter_map(|part| Some(part.split_once("```")?.0.to_owned())).collect()
 }
 
 /// Asserts that `orfa check` accepts the config. Its secrets are replaced by files.
-async fn is_a_config(place: &str, text: &str) {
+async fn assert_valid_config(place: &str, text: &str) {
     is_a_config_beside(place, text, &[]).await;
 }
 
@@ -31,8 +31,8 @@ async fn is_a_config_beside(place: &str, text: &str, files: &[(&str, &str)]) {
     }
     let has_routes = text.lines().any(|line| line.starts_with("routes:"));
     let text = if has_routes { text.to_owned() } else { format!("{text}\nroutes: []\n") };
-    let config = with_secrets(&text, folder.path());
-    provide(&text, folder.path());
+    let config = replace_secrets(&text, folder.path());
+    write_referenced_files(&text, folder.path());
     let file = folder.path().join("orfa.yaml");
     std::fs::write(&file, &config).expect("written");
     let checked = Command::new(crate::orfa()).arg("check").arg(&file).output().await.expect("orfa runs");
@@ -42,7 +42,7 @@ async fn is_a_config_beside(place: &str, text: &str, files: &[(&str, &str)]) {
 
 /// Writes the certificates, keys and scripts of a config under the names used in it, such as
 /// `tls/gateway.crt`.
-fn provide(config: &str, folder: &Path) {
+fn write_referenced_files(config: &str, folder: &Path) {
     let made = rcgen::generate_simple_self_signed(["gateway".to_owned()]).expect("a certificate");
     let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let is_of_a_path = |letter: char| letter.is_ascii_alphanumeric() || "./-_".contains(letter);
@@ -50,7 +50,7 @@ fn provide(config: &str, folder: &Path) {
         let text = match Path::new(name).extension().and_then(|ending| ending.to_str()) {
             Some("crt") => &cert,
             Some("key") => &key,
-            Some("sjs") => &script(name),
+            Some("sjs") => &example_script(name),
             _ => continue,
         };
         let path = folder.join(name);
@@ -60,13 +60,13 @@ fn provide(config: &str, folder: &Path) {
 }
 
 /// Returns a script with a service named like its file.
-fn script(file: &str) -> String {
+fn example_script(file: &str) -> String {
     let name = Path::new(file).file_stem().unwrap_or_default().to_string_lossy();
     format!("service {name} {{ res '/' on GET {{ respond 'here' }} }}\n")
 }
 
 /// Returns the config with every `${file:...}` and `${env:...}` replaced by a file in this folder.
-fn with_secrets(text: &str, folder: &Path) -> String {
+fn replace_secrets(text: &str, folder: &Path) -> String {
     let mut parts = text.split("${");
     let mut config = parts.next().unwrap_or_default().to_owned();
     for (number, part) in parts.enumerate() {
@@ -79,7 +79,7 @@ fn with_secrets(text: &str, folder: &Path) -> String {
 }
 
 /// Returns the file name in a block's first line, unless it is a config: `# buyers.yaml: GET /buyers`.
-fn declared(block: &str) -> Option<&str> {
+fn declaration_file(block: &str) -> Option<&str> {
     let (file, _) = block.strip_prefix("# ")?.split_once(": ")?;
     (file.ends_with(".yaml") && file != "orfa.yaml").then_some(file)
 }
@@ -87,9 +87,11 @@ fn declared(block: &str) -> Option<&str> {
 #[tokio::test]
 async fn every_config_in_the_docs_is_valid() {
     for page in ["README.md", "docs/operating.md", "docs/s.md"] {
-        let shown = blocks(&file(page), "yaml");
-        let (declarations, configs): (Vec<_>, Vec<_>) =
-            shown.iter().map(|text| (declared(text), text.as_str())).partition(|(file, _)| file.is_some());
+        let shown = code_blocks(&read_file(page), "yaml");
+        let (declarations, configs): (Vec<_>, Vec<_>) = shown
+            .iter()
+            .map(|text| (declaration_file(text), text.as_str()))
+            .partition(|(file, _)| file.is_some());
         let declarations: Vec<_> =
             declarations.into_iter().filter_map(|(file, text)| Some((file?, text))).collect();
         assert!(!configs.is_empty(), "{page} shows no config");
@@ -101,7 +103,7 @@ async fn every_config_in_the_docs_is_valid() {
 
 #[test]
 fn the_default_image_is_plain_and_a_target_adds_an_engine() {
-    let text = file("deploy/Dockerfile");
+    let text = read_file("deploy/Dockerfile");
     let lines = || text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let stages: Vec<&str> = lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
     assert_eq!(stages[1..], ["debian:bookworm-slim AS plain", "plain AS scripts", "plain"]);
@@ -109,7 +111,7 @@ fn the_default_image_is_plain_and_a_target_adds_an_engine() {
     assert!(variant[1].starts_with("COPY --from=node:") && variant[1].ends_with("/bin/node"), "{variant:?}");
     let shown = text.lines().find(|line| line.contains("docker build") && line.contains("--target"));
     assert!(shown.is_some_and(|line| line.contains("--target scripts")), "{shown:?}");
-    assert!(file("docs/operating.md").contains("--target scripts"));
+    assert!(read_file("docs/operating.md").contains("--target scripts"));
 }
 
 /// The path of the secret shared by the replicas in Kubernetes.
@@ -129,7 +131,7 @@ async fn manifests_and_their_config_are_valid_and_replicas_share_a_secret() {
             kinds.push(document["kind"].as_str().expect("a kind").to_owned());
             let config = document.as_mapping_get("data").and_then(|data| data.as_mapping_get("orfa.yaml"));
             if let Some(config) = config.map(|config| config.as_str().expect("a text")) {
-                is_a_config("the ConfigMap", config).await;
+                assert_valid_config("the ConfigMap", config).await;
                 assert!(
                     config.contains(&format!("runtime: {{ secret: \"${{file:{SECRET}}}\" }}")),
                     "replicas must share a secret"

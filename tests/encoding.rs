@@ -30,7 +30,7 @@ const FILTER: &str = r#"(module
             (drop (call $set (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 16) (i32.const 3)))))
         (i32.const 0)))"#;
 
-async fn gateway(service: &str) -> GatewayProcess {
+async fn start_gateway(service: &str) -> GatewayProcess {
     let folder = tempfile::tempdir().expect("a folder");
     let filter = folder.path().join("filter.wasm");
     std::fs::write(&filter, wat::parse_str(FILTER).expect("a module")).expect("written");
@@ -54,7 +54,7 @@ async fn gateway(service: &str) -> GatewayProcess {
 }
 
 /// Runs curl, which decodes the answer. Returns the answer's head in lower case, and its body.
-async fn curl(arguments: &[&str]) -> (String, String) {
+async fn run_curl(arguments: &[&str]) -> (String, String) {
     let mut curl = Command::new("curl");
     let ran = curl.args(["-s", "-S", "-i", "--compressed"]).args(arguments).kill_on_drop(true).output();
     let ran = with_timeout("curl's end", ran).await.expect("curl is required");
@@ -67,7 +67,7 @@ async fn curl(arguments: &[&str]) -> (String, String) {
 #[tokio::test]
 async fn curl_decodes_answers_of_every_handler_in_every_coding() {
     let upstream = misbehaving_upstream::start().await;
-    let gateway = gateway(&upstream.url()).await;
+    let gateway = start_gateway(&upstream.url()).await;
     let ways: [(&str, &[&str]); 3] = [
         ("/query", &["-H", "content-type: text/javascript", "--data-binary", PROGRAM]),
         ("/s/list", &[]),
@@ -77,7 +77,7 @@ async fn curl_decodes_answers_of_every_handler_in_every_coding() {
         let url = format!("{}{path}", gateway.url);
         let ask = async |accept: &str| {
             let accept = format!("accept-encoding: {accept}");
-            curl(&[more, &["-H", &accept, &url]].concat()).await
+            run_curl(&[more, &["-H", &accept, &url]].concat()).await
         };
         let (head, plain) = ask("identity").await;
         assert!(!head.contains("content-encoding") && head.contains("accept-encoding"), "{path}: {head}");
@@ -93,7 +93,7 @@ async fn curl_decodes_answers_of_every_handler_in_every_coding() {
 #[tokio::test]
 async fn node_decodes_compressed_answers() {
     let upstream = misbehaving_upstream::start().await;
-    let gateway = gateway(&upstream.url()).await;
+    let gateway = start_gateway(&upstream.url()).await;
     let code = "const answer = await fetch(process.argv[1]);
         console.log(answer.headers.get('content-encoding') !== null, (await answer.json()).length)";
     let mut node = Command::new("node");
@@ -106,11 +106,12 @@ async fn node_decodes_compressed_answers() {
 #[tokio::test]
 async fn proxied_responses_are_compressed_only_if_configured() {
     let upstream = misbehaving_upstream::start().await;
-    let gateway = gateway(&upstream.url()).await;
-    let (head, _) = curl(&[&format!("{}/up/json?n=300", gateway.url)]).await;
+    let gateway = start_gateway(&upstream.url()).await;
+    let (head, _) = run_curl(&[&format!("{}/up/json?n=300", gateway.url)]).await;
     assert!(!head.contains("content-encoding") && !head.contains("accept-encoding"), "{head}");
     let (head, body) =
-        curl(&["-H", "accept-encoding: br, gzip", &format!("{}/small/encoded?with=gzip", gateway.url)]).await;
+        run_curl(&["-H", "accept-encoding: br, gzip", &format!("{}/small/encoded?with=gzip", gateway.url)])
+            .await;
     assert_eq!(head.matches("content-encoding: gzip").count(), 1, "{head}");
     assert_eq!(serde_json::from_str::<Vec<Value>>(&body).expect("JSON").len(), 100);
 }
@@ -118,12 +119,12 @@ async fn proxied_responses_are_compressed_only_if_configured() {
 #[tokio::test]
 async fn answers_are_deduplicated_and_then_compressed() {
     let upstream = misbehaving_upstream::start().await;
-    let gateway = gateway(&upstream.url()).await;
+    let gateway = start_gateway(&upstream.url()).await;
     let url = format!("{}/s/list", gateway.url);
     let plain = http::request("GET", &url, &[], "").await.expect("an answer");
     assert_eq!(plain.header("content-type"), "application/json");
     let accept = ["accept: application/vnd.orfa.dedup+json, application/json;q=0.9", "accept-encoding: br"];
-    let (head, body) = curl(&["-H", accept[0], "-H", accept[1], &url]).await;
+    let (head, body) = run_curl(&["-H", accept[0], "-H", accept[1], &url]).await;
     assert!(
         head.contains(&format!("content-type: {DEDUP}")) && head.contains("content-encoding: br"),
         "{head}"
@@ -152,13 +153,13 @@ async fn answers_are_deduplicated_and_then_compressed() {
 #[tokio::test]
 async fn http2_answers_are_deduplicated_in_every_coding() {
     let upstream = misbehaving_upstream::start().await;
-    let gateway = gateway(&upstream.url()).await;
+    let gateway = start_gateway(&upstream.url()).await;
     let url = format!("{}/s/list", gateway.url);
     let accept = format!("accept: {DEDUP}");
     for coding in ["gzip", "br", "zstd"] {
         let coding_header = format!("accept-encoding: {coding}");
         let (head, body) =
-            curl(&["--http2-prior-knowledge", "-H", &accept, "-H", &coding_header, &url]).await;
+            run_curl(&["--http2-prior-knowledge", "-H", &accept, "-H", &coding_header, &url]).await;
         assert!(
             head.starts_with("http/2 200") && head.contains(&format!("content-encoding: {coding}")),
             "{head}"
@@ -172,9 +173,9 @@ async fn http2_answers_are_deduplicated_in_every_coding() {
 #[tokio::test]
 async fn filters_run_before_compression() {
     let upstream = misbehaving_upstream::start().await;
-    let gateway = gateway(&upstream.url()).await;
+    let gateway = start_gateway(&upstream.url()).await;
     let (head, body) =
-        curl(&["-H", "accept-encoding: zstd", &format!("{}/filtered/json?n=300", gateway.url)]).await;
+        run_curl(&["-H", "accept-encoding: zstd", &format!("{}/filtered/json?n=300", gateway.url)]).await;
     assert!(head.contains("content-encoding: zstd"), "{head}");
     let list: Vec<Value> = serde_json::from_str(&body).expect("JSON");
     assert_eq!((list.len(), &list[0]), (301, &Value::from(1)));
@@ -193,7 +194,7 @@ async fn compression_flushes_slow_answers_piece_by_piece() {
         let _ = told.await;
         stream.write_all(b"6\r\nsecond\r\n0\r\n\r\n").await.expect("written");
     });
-    let gateway = gateway(&service).await;
+    let gateway = start_gateway(&service).await;
     let mut curl = Command::new("curl");
     let arguments =
         ["-s", "-N", "--compressed", "-H", "accept-encoding: br", &format!("{}/small/x", gateway.url)];

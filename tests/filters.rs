@@ -2,10 +2,10 @@
 
 use testkit::{GatewayProcess, http, misbehaving_upstream};
 
-use crate::support::{metric, metrics};
+use crate::support::{fetch_metrics, metric_value};
 
 /// A filter that loops forever on requests.
-const LOOPS: &str = r#"(module
+const LOOPING_FILTER: &str = r#"(module
     (memory (export "memory") 1)
     (func (export "proxy_abi_version_0_2_1"))
     (func (export "malloc") (param i32) (result i32) (i32.const 1024))
@@ -13,7 +13,7 @@ const LOOPS: &str = r#"(module
     (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
         (loop $for_ever (br $for_ever)) (i32.const 0)))"#;
 /// A filter that calls a host that is not permitted.
-const CALLS: &str = r#"(module
+const CALLING_FILTER: &str = r#"(module
     (import "env" "proxy_http_call"
         (func $http_call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
     (memory (export "memory") 1)
@@ -28,7 +28,7 @@ const CALLS: &str = r#"(module
         (i32.const 0)))"#;
 
 /// A filter that calls a service, and in the callback of that call a host that is not permitted.
-const CALLS_LATER: &str = r#"(module
+const CALLBACK_FILTER: &str = r#"(module
     (import "env" "proxy_http_call"
         (func $http_call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
     (import "env" "proxy_set_effective_context" (func $effective (param i32) (result i32)))
@@ -52,7 +52,7 @@ const CALLS_LATER: &str = r#"(module
         (call $call (i32.const 16) (i32.const 19))))"#;
 
 /// A filter that lets an answer begin and holds back the rest.
-const HOLDS: &str = r#"(module
+const STALLING_FILTER: &str = r#"(module
     (memory (export "memory") 1)
     (global $begun (mut i32) (i32.const 0))
     (func (export "proxy_abi_version_0_2_1"))
@@ -62,7 +62,7 @@ const HOLDS: &str = r#"(module
         (global.get $begun) (global.set $begun (i32.const 1))))"#;
 
 /// A filter that traps on answers.
-const BREAKS: &str = r#"(module
+const TRAPPING_FILTER: &str = r#"(module
     (memory (export "memory") 1)
     (func (export "proxy_abi_version_0_2_1"))
     (func (export "malloc") (param i32) (result i32) (i32.const 1024))
@@ -73,7 +73,9 @@ const BREAKS: &str = r#"(module
 async fn failing_filters_have_a_problem_a_log_line_and_metrics() {
     let upstream = misbehaving_upstream::start().await;
     let folder = tempfile::tempdir().expect("a folder");
-    for (name, code) in [("loops.wasm", LOOPS), ("calls.wasm", CALLS), ("holds.wasm", HOLDS)] {
+    for (name, code) in
+        [("loops.wasm", LOOPING_FILTER), ("calls.wasm", CALLING_FILTER), ("holds.wasm", STALLING_FILTER)]
+    {
         std::fs::write(folder.path().join(name), wat::parse_str(code).expect("a module")).expect("written");
     }
     let (service, folder) = (upstream.url(), folder.path().display().to_string());
@@ -104,10 +106,10 @@ async fn failing_filters_have_a_problem_a_log_line_and_metrics() {
     assert!(cut.is_err(), "an answer that has begun can only break off");
     let line = gateway.wait_for_log(|line| line.contains("cut short")).await.expect("a line");
     assert!(line.contains(r#""filter":"holds""#) && line.contains("filter-response-too-large"), "{line}");
-    let page = metrics(&gateway).await;
-    assert_eq!(metric(&page, "orfa_filter_traps_total{filter=\"loops\"}"), 1);
-    assert_eq!(metric(&page, "orfa_filter_traps_total{filter=\"calls\"}"), 0);
-    assert_eq!(metric(&page, "orfa_filter_failed_total{filter=\"holds\"}"), 1);
+    let page = fetch_metrics(&gateway).await;
+    assert_eq!(metric_value(&page, "orfa_filter_traps_total{filter=\"loops\"}"), 1);
+    assert_eq!(metric_value(&page, "orfa_filter_traps_total{filter=\"calls\"}"), 0);
+    assert_eq!(metric_value(&page, "orfa_filter_failed_total{filter=\"holds\"}"), 1);
 }
 
 #[tokio::test]
@@ -115,7 +117,7 @@ async fn requests_do_not_pass_if_their_filter_can_not_ask_in_the_callback_of_a_c
     let upstream = misbehaving_upstream::start().await;
     let folder = tempfile::tempdir().expect("a folder");
     let filter = folder.path().join("later.wasm");
-    std::fs::write(&filter, wat::parse_str(CALLS_LATER).expect("a module")).expect("written");
+    std::fs::write(&filter, wat::parse_str(CALLBACK_FILTER).expect("a module")).expect("written");
     let (service, filter) = (upstream.url(), filter.display());
     let yaml = format!(
         "listen: 127.0.0.1:0\nservices: {{ up: {{ url: '{service}' }} }}\nroutes:\n  \
@@ -140,7 +142,7 @@ async fn requests_do_not_pass_if_their_filter_can_not_ask_in_the_callback_of_a_c
 async fn the_cost_of_a_program_is_logged_even_if_a_filter_fails() {
     let folder = tempfile::tempdir().expect("a folder");
     let filter = folder.path().join("breaks.wasm");
-    std::fs::write(&filter, wat::parse_str(BREAKS).expect("a module")).expect("written");
+    std::fs::write(&filter, wat::parse_str(TRAPPING_FILTER).expect("a module")).expect("written");
     let filter = filter.display();
     let yaml = format!(
         "listen: 127.0.0.1:0\nservices: {{ up: {{ url: 'http://127.0.0.1:9' }} }}\nroutes:\n  \

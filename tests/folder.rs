@@ -39,7 +39,7 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-fn written(folder: &Path) {
+fn write_files(folder: &Path) {
     for (name, text) in FILES.iter().chain(&[("orfa.yaml", CONFIG)]) {
         let file = folder.join(name);
         std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
@@ -48,7 +48,7 @@ fn written(folder: &Path) {
 }
 
 /// Arguments that name the config, each with the working directory below the root.
-const NAMES: &[(&str, &[&str])] = &[
+const CONFIG_ARGUMENTS: &[(&str, &[&str])] = &[
     ("app", &["check"]),
     ("app", &["check", "orfa.yaml"]),
     ("app", &["check", "./orfa.yaml"]),
@@ -59,8 +59,8 @@ const NAMES: &[(&str, &[&str])] = &[
 #[tokio::test]
 async fn paths_are_relative_to_the_config_however_it_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
-    written(&folder.path().join("app"));
-    for (from, arguments) in NAMES {
+    write_files(&folder.path().join("app"));
+    for (from, arguments) in CONFIG_ARGUMENTS {
         let mut check = Command::new(orfa());
         let checked = check.current_dir(folder.path().join(from)).args(*arguments).output().await;
         let checked = checked.expect("orfa runs");
@@ -73,7 +73,7 @@ async fn paths_are_relative_to_the_config_however_it_is_named() {
 async fn pattern_characters_in_a_folder_name_are_literal() {
     let folder = tempfile::tempdir().expect("a folder");
     let odd = folder.path().join("a[b]*?");
-    written(&odd);
+    write_files(&odd);
     for arguments in [&["check", "orfa.yaml"][..], &["check", odd.join("orfa.yaml").to_str().expect("UTF-8")]]
     {
         let checked =
@@ -92,7 +92,7 @@ async fn referenced_files_are_watched_however_the_config_is_named() {
         ("", "app/orfa.yaml", "app/late.js"),
     ] {
         let folder = tempfile::tempdir().expect("a folder");
-        written(&folder.path().join("app"));
+        write_files(&folder.path().join("app"));
         let mut serve = Command::new(orfa());
         serve.current_dir(folder.path().join(from)).args(["serve", "--config", config]);
         let mut gateway =

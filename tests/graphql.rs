@@ -1,22 +1,22 @@
 //! GraphQL behind a gateway: conformance over HTTP, schemas from services, reloads, and the commands.
 
 mod federated;
-mod served;
+mod gateway;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use testkit::{http, with_timeout};
 
-pub(crate) use served::GraphqlGateway;
-use served::node;
+pub(crate) use gateway::GraphqlGateway;
+use gateway::node_command;
 
-const RESPONSE: (&str, &str) = ("accept", "application/graphql-response+json");
+const ACCEPT_GRAPHQL: (&str, &str) = ("accept", "application/graphql-response+json");
 const ROUTE: &str = "  - { path: /graphql, graphql: { services: [agents, up], mutations: true } }\n";
 
 #[tokio::test]
 async fn passes_the_audits_of_graphql_over_http() {
     let served = GraphqlGateway::new(ROUTE, &[]).await;
-    let mut audit = node("audit.mjs");
+    let mut audit = node_command("audit.mjs");
     let output = audit.arg(served.url("/graphql")).output().await.expect("node runs");
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     assert_eq!(report["failed"], json!([]), "{report:#}");
@@ -26,7 +26,8 @@ async fn passes_the_audits_of_graphql_over_http() {
 #[tokio::test]
 async fn combines_a_graphql_and_a_rest_service_in_one_schema() {
     let served = GraphqlGateway::new(ROUTE, &[]).await;
-    let answer = served.ask("/graphql", "{ agent(id: 2) { name tags } items(n: 2) { id name } }").await;
+    let answer =
+        served.send_query("/graphql", "{ agent(id: 2) { name tags } items(n: 2) { id name } }").await;
     let data = json!({
         "agent": { "name": "Bob", "tags": ["NEW", "OLD"] },
         "items": [{ "id": 0, "name": "item 0" }, { "id": 1, "name": "item 1" }],
@@ -38,7 +39,7 @@ async fn combines_a_graphql_and_a_rest_service_in_one_schema() {
         served.post("/graphql", &variables, &[]).await.json()["data"],
         json!({ "agent": { "id": 3 } })
     );
-    let broken = served.ask("/graphql", "{ broken agent(id: 1) { id } }").await;
+    let broken = served.send_query("/graphql", "{ broken agent(id: 1) { id } }").await;
     assert_eq!(broken["data"], json!({ "broken": null, "agent": { "id": 1 } }));
     assert_eq!(broken["errors"][0]["path"], json!(["broken"]), "{broken:#}");
     let line =
@@ -51,7 +52,7 @@ async fn combines_a_graphql_and_a_rest_service_in_one_schema() {
 async fn mutations_require_post() {
     let served = GraphqlGateway::new(ROUTE, &[]).await;
     let mutation = "mutation { rename(id: 1, name: \"Zoe\") { name } }";
-    let answer = served.ask("/graphql", mutation).await;
+    let answer = served.send_query("/graphql", mutation).await;
     assert_eq!(answer, json!({ "data": { "rename": { "name": "Zoe" } } }));
     let query = form_urlencoded::byte_serialize(mutation.as_bytes()).collect::<String>();
     let refused = served.get(&format!("/graphql?query={query}"), &[]).await;
@@ -65,9 +66,10 @@ async fn mutations_require_post() {
 #[tokio::test]
 async fn mutations_are_off_by_default() {
     let served = GraphqlGateway::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
-    let refused = served.ask("/graphql", "mutation { rename(id: 1, name: \"Zoe\") { name } }").await;
+    let refused = served.send_query("/graphql", "mutation { rename(id: 1, name: \"Zoe\") { name } }").await;
     assert_eq!(refused["errors"][0]["extensions"]["code"], "graphql-operation", "{refused}");
-    let schema = served.ask("/graphql", "{ __schema { mutationType { name } } agent(id: 1) { name } }").await;
+    let schema =
+        served.send_query("/graphql", "{ __schema { mutationType { name } } agent(id: 1) { name } }").await;
     let data = json!({ "__schema": { "mutationType": null }, "agent": { "name": "Ann" } });
     assert_eq!(schema, json!({ "data": data }));
 }
@@ -96,7 +98,7 @@ async fn refusals_are_problems_or_graphql_errors_and_logged() {
         (r#"{"query": 1}"#, 400, "graphql-parameter"),
         (r#"{"documentId": "none"}"#, 400, "document-unknown"),
     ] {
-        let answer = http::request("POST", &url, &[json, RESPONSE], body).await.expect("an answer");
+        let answer = http::request("POST", &url, &[json, ACCEPT_GRAPHQL], body).await.expect("an answer");
         let told = answer.json();
         assert_eq!(
             (answer.status.as_u16(), &told["errors"][0]["extensions"]["code"]),
@@ -116,7 +118,7 @@ async fn persisted_documents_are_known_only_to_their_caller() {
     let by_hash = json!({ "extensions": { "persistedQuery": { "version": 1, "sha256Hash": sha256(text) } } });
     let mut whole = by_hash.clone();
     whole["query"] = text.into();
-    let unknown = served.post("/graphql", &by_hash, &[RESPONSE]).await;
+    let unknown = served.post("/graphql", &by_hash, &[ACCEPT_GRAPHQL]).await;
     assert_eq!(
         (unknown.status.as_u16(), &unknown.json()["errors"][0]["message"]),
         (200, &json!("PersistedQueryNotFound"))
@@ -174,7 +176,10 @@ async fn introspection_is_limited_to_permitted_callers() {
         assert_eq!(code == "introspection-off", !is_told, "{path} {answer}");
         assert_eq!(answer["data"]["__schema"]["queryType"]["name"] == "Query", is_told, "{path} {answer}");
     }
-    assert_eq!(served.ask("/graphql", "{ __typename }").await, json!({ "data": { "__typename": "Query" } }));
+    assert_eq!(
+        served.send_query("/graphql", "{ __typename }").await,
+        json!({ "data": { "__typename": "Query" } })
+    );
 }
 
 #[tokio::test]
@@ -191,7 +196,7 @@ async fn an_unreachable_service_delays_only_its_own_route() {
     // The reason names the service only after it was asked once without an answer.
     with_timeout("the reason names the service", async {
         loop {
-            let (status, why) = served.readyz().await;
+            let (status, why) = served.fetch_readyz().await;
             assert!(status == 503 && why.contains("/graphql"), "{status} {why}");
             if why.contains("agents") {
                 break;
@@ -200,23 +205,23 @@ async fn an_unreachable_service_delays_only_its_own_route() {
     })
     .await;
     served.start_agents().await;
-    with_timeout("the route is ready", async { while served.readyz().await.0 != 200 {} }).await;
+    with_timeout("the route is ready", async { while served.fetch_readyz().await.0 != 200 {} }).await;
     assert_eq!(
-        served.ask("/graphql", "{ agent(id: 1) { name } }").await,
+        served.send_query("/graphql", "{ agent(id: 1) { name } }").await,
         json!({ "data": { "agent": { "name": "Ann" } } })
     );
     // A reload while the service is down keeps its last schema.
     served.stop_agents().await;
     served.reload(&routes.replace("/echo", "/json")).await;
     assert_eq!(served.get("/json", &[]).await.status.as_u16(), 200);
-    assert_eq!(served.readyz().await.0, 200);
+    assert_eq!(served.fetch_readyz().await.0, 200);
 }
 
 #[tokio::test]
 async fn repetitive_answers_are_deduplicated_on_request() {
     let served = GraphqlGateway::new(ROUTE, &[]).await;
     let asked = json!({ "query": "{ a: items(n: 50) { id name } b: items(n: 50) { id name } }" });
-    let plain = served.post("/graphql", &asked, &[RESPONSE]).await;
+    let plain = served.post("/graphql", &asked, &[ACCEPT_GRAPHQL]).await;
     let accept = ("accept", "application/graphql-dedup+json;v=1, application/graphql-response+json;q=0.9");
     let short = served.post("/graphql", &asked, &[accept]).await;
     assert_eq!(short.header("content-type"), "application/graphql-dedup+json;v=1");
@@ -235,15 +240,15 @@ async fn mistakes_have_locations_and_stop_a_reload() {
     let served = GraphqlGateway::new(route, &files).await;
     let config =
         |routes: &str| served.config(routes).replace("graphql: {}", "graphql: { schema: agents.graphql }");
-    served.write("orfa.yaml", &config(route));
-    assert!(served.check().await.0, "{}", served.check().await.1);
-    served.write("documents/one.graphql", "{\n  agent(id: 1) { nothing }\n}\n");
-    let (is_good, told) = served.check().await;
+    served.write_file("orfa.yaml", &config(route));
+    assert!(served.run_check().await.0, "{}", served.run_check().await.1);
+    served.write_file("documents/one.graphql", "{\n  agent(id: 1) { nothing }\n}\n");
+    let (is_good, told) = served.run_check().await;
     assert!(!is_good && told.contains("one.graphql:2:") && told.contains("graphql-document"), "{told}");
-    served.refuse_reload().await;
-    let answer = served.ask("/graphql", "{ agent(id: 1) { id } }").await;
+    served.expect_refused_reload().await;
+    let answer = served.send_query("/graphql", "{ agent(id: 1) { id } }").await;
     assert_eq!(answer["data"], json!({ "agent": { "id": 1 } }));
-    served.write("documents/one.graphql", "{ agent(id: 2) { id } }\n");
+    served.write_file("documents/one.graphql", "{ agent(id: 2) { id } }\n");
     for (route, told) in [
         ("{ services: [nobody] }", "there is no service `nobody`"),
         ("{ services: [dumb] }", "the service `dumb` has no API description"),
@@ -253,8 +258,8 @@ async fn mistakes_have_locations_and_stop_a_reload() {
         ("{ services: [up], links: none.yaml }", "the links none.yaml can't be read"),
         ("{ services: [up], documents: '[' }", "`[` is not a"),
     ] {
-        served.write("orfa.yaml", &config(&format!("  - {{ path: /graphql, graphql: {route} }}\n")));
-        let (is_good, said) = served.check().await;
+        served.write_file("orfa.yaml", &config(&format!("  - {{ path: /graphql, graphql: {route} }}\n")));
+        let (is_good, said) = served.run_check().await;
         assert!(!is_good && said.contains(told), "{route}: {said}");
     }
 }
@@ -262,18 +267,18 @@ async fn mistakes_have_locations_and_stop_a_reload() {
 #[tokio::test]
 async fn commands_print_the_schema_and_explain_documents() {
     let served = GraphqlGateway::new(ROUTE, &[]).await;
-    let (is_good, schema, _) = served.orfa(&["graphql", "schema"]).await;
+    let (is_good, schema, _) = served.run_orfa(&["graphql", "schema"]).await;
     assert!(is_good && schema.contains("type Agent") && schema.contains("A seller."), "{schema}");
     let (is_good, plan, told) =
-        served.orfa(&["graphql", "explain", "{ agent(id: 1) { name } items { id } }"]).await;
+        served.run_orfa(&["graphql", "explain", "{ agent(id: 1) { name } items { id } }"]).await;
     assert!(is_good && plan.contains("agents") && plan.contains("GET"), "{plan}\n{told}");
-    let (is_good, _, told) = served.orfa(&["graphql", "explain", "{ nothing }"]).await;
+    let (is_good, _, told) = served.run_orfa(&["graphql", "explain", "{ nothing }"]).await;
     assert!(!is_good && told.contains("nothing"), "{told}");
     for (file, begins) in [("plan.svg", "<svg"), ("plan.mmd", "flowchart")] {
-        let (is_good, ..) = served.orfa(&["graphql", "explain", "{ items { id } }", "-o", file]).await;
-        assert!(is_good && served.read(file).starts_with(begins), "{file}");
+        let (is_good, ..) = served.run_orfa(&["graphql", "explain", "{ items { id } }", "-o", file]).await;
+        assert!(is_good && served.read_file(file).starts_with(begins), "{file}");
     }
-    let (is_good, _, told) = served.orfa(&["graphql", "schema", "--route", "/none"]).await;
+    let (is_good, _, told) = served.run_orfa(&["graphql", "schema", "--route", "/none"]).await;
     assert!(!is_good && told.contains("/graphql"), "{told}");
 }
 

@@ -8,7 +8,7 @@ use tokio::process::Command;
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/marketplace");
 
 /// Returns the code blocks of the page, each with its language and text.
-fn blocks() -> Vec<(String, String)> {
+fn code_blocks() -> Vec<(String, String)> {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/graphql.md");
     let page = std::fs::read_to_string(page).expect("the page");
     let parts = page.split("\n```").collect::<Vec<_>>();
@@ -18,15 +18,15 @@ fn blocks() -> Vec<(String, String)> {
 }
 
 /// Returns the texts of a file in the page's code blocks.
-fn shown(file: &str) -> Vec<String> {
+fn file_blocks(file: &str) -> Vec<String> {
     let begin = format!("# {file}\n");
     let blocks =
-        blocks().into_iter().filter(|(language, text)| language == "yaml" && text.starts_with(&begin));
+        code_blocks().into_iter().filter(|(language, text)| language == "yaml" && text.starts_with(&begin));
     blocks.map(|(_, text)| text).collect()
 }
 
 /// Replaces the paths of the services' documents.
-fn placed(config: &str) -> String {
+fn replace_document_paths(config: &str) -> String {
     config.replace("openapi: openapi/", &format!("openapi: {FOLDER}/openapi/"))
 }
 
@@ -34,13 +34,14 @@ fn placed(config: &str) -> String {
 async fn queries_have_the_documented_answers() {
     let services =
         Marketplace::start(DatabaseFolder::fresh().expect("a folder")).await.expect("a marketplace");
-    let (config, links) = (placed(&shown("orfa.yaml")[0]), &shown("links.yaml")[0]);
+    let (config, links) =
+        (replace_document_paths(&file_blocks("orfa.yaml")[0]), &file_blocks("links.yaml")[0]);
     let at = |config: String, service: &MarketplaceService| {
         config.replace(&format!("http://127.0.0.1:{}", service.port()), &services.url(*service))
     };
     let config = MarketplaceService::ALL.iter().fold(config, at) + "\nlisten: 127.0.0.1:0\n";
     let gateway = GatewayProcess::start_with(crate::orfa(), &config, &[("links.yaml", links)]).await;
-    let blocks = blocks();
+    let blocks = code_blocks();
     let asked = blocks.iter().zip(blocks.iter().skip(1));
     let mut count = 0;
     for ((_, query), (_, answer)) in
@@ -54,7 +55,7 @@ async fn queries_have_the_documented_answers() {
         count += 1;
     }
     assert!(count > 0, "the page shows no query");
-    let renamed = &shown("renamed.yaml")[0];
+    let renamed = &file_blocks("renamed.yaml")[0];
     gateway.replace_file("links.yaml", renamed);
     let schema =
         Command::new(crate::orfa()).args(["graphql", "schema"]).current_dir(gateway.directory()).output();
@@ -67,13 +68,13 @@ async fn queries_have_the_documented_answers() {
 
 #[tokio::test]
 async fn every_config_of_the_page_is_valid() {
-    let configs = shown("orfa.yaml");
+    let configs = file_blocks("orfa.yaml");
     assert!(configs.len() > 4);
     for config in configs {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("written");
-        write("orfa.yaml", &placed(&config));
-        write("links.yaml", &shown("links.yaml")[0]);
+        write("orfa.yaml", &replace_document_paths(&config));
+        write("links.yaml", &file_blocks("links.yaml")[0]);
         write("studio.key", "a-long-and-random-key-of-the-studio");
         write("agents.graphql", "type Query { agents: [Agent!]! }\ntype Agent { id: ID! name: String }\n");
         write("supergraph.graphql", SUPERGRAPH);

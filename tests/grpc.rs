@@ -36,7 +36,7 @@ async fn echo(request: Request<Incoming>) -> Result<Response<Messages>, Infallib
     Ok(Response::builder().header("content-type", "application/grpc").body(body).expect("a response"))
 }
 
-async fn service() -> SocketAddr {
+async fn start_service() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -54,7 +54,7 @@ async fn streams_in_both_directions_and_forwards_the_status_trailer() {
         "listen: 127.0.0.1:0\n\
          services: {{ echo: {{ url: 'http://{}', protocol: http2 }} }}\n\
          routes: [{{ path: /echo.Echo/*, proxy: {{ service: echo, keep_prefix: true }} }}]\n",
-        service().await
+        start_service().await
     );
     let gateway = GatewayProcess::start(crate::orfa(), &config).await;
     let socket = TcpStream::connect(gateway.address).await.expect("a gateway");

@@ -1,10 +1,10 @@
 //! The query runtime under bad input. Every test checks the exact problem code, and then sends a valid query
 //! to the same gateway.
 
-mod blocked;
+mod blocked_programs;
 mod bytes;
-mod cached;
-mod described;
+mod cached_programs;
+mod descriptions;
 mod host;
 mod http;
 mod javascript;
@@ -12,10 +12,10 @@ mod json;
 mod limits;
 mod memory;
 mod modules;
-mod natively;
+mod native_replays;
 mod programs;
 mod recordings;
-mod stored;
+mod signed_programs;
+mod stored_programs;
 mod texts;
-mod trusted;
 mod upstream;

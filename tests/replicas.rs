@@ -9,7 +9,7 @@ use crate::orfa;
 
 /// Calls a program through the client library, and sends each request to a gateway by the given balancing
 /// order. Prints the number of requests, and how many of the last nine contained the whole program.
-const CALLS: &str = r#"
+const CALLER_SCRIPT: &str = r#"
 import { orfa } from "./client.js";
 const [order, options, calls, ...gateways] = process.argv.slice(1);
 const text = `export default ({ a, b }) => a + b; // ${order} ${options}`;
@@ -35,7 +35,7 @@ process.stdout.write(JSON.stringify({ requests, whole }));
 "#;
 
 /// Starts gateways that share a secret.
-async fn replicas(count: usize) -> Vec<GatewayProcess> {
+async fn start_replicas(count: usize) -> Vec<GatewayProcess> {
     let upstream = misbehaving_upstream::start().await;
     let config = format!(
         "listen: 127.0.0.1:0
@@ -57,10 +57,18 @@ routes:
 
 /// Makes calls with a new client. Returns the number of requests, and how many of the last nine contained the
 /// program.
-async fn calls(gateways: &[GatewayProcess], order: &str, options: &str, calls: usize) -> (usize, usize) {
+async fn run_calls(gateways: &[GatewayProcess], order: &str, options: &str, calls: usize) -> (usize, usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/javascript");
     let (calls, mut node) = (calls.to_string(), Command::new("node"));
-    node.current_dir(folder).args(["--input-type=module", "--eval", CALLS, "--", order, options, &calls]);
+    node.current_dir(folder).args([
+        "--input-type=module",
+        "--eval",
+        CALLER_SCRIPT,
+        "--",
+        order,
+        options,
+        &calls,
+    ]);
     node.args(gateways.iter().map(|gateway| &gateway.url)).kill_on_drop(true);
     let ended = with_timeout("Node's end", node.output()).await.expect("node is required");
     let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
@@ -72,7 +80,7 @@ async fn calls(gateways: &[GatewayProcess], order: &str, options: &str, calls: u
 
 #[tokio::test]
 async fn a_client_needs_at_most_one_more_request_per_additional_gateway() {
-    let gateways = replicas(3).await;
+    let gateways = start_replicas(3).await;
     for (order, options) in [
         ("turns", r#"{"hash":false}"#),
         ("turns", r#"{"hash":true}"#),
@@ -80,7 +88,7 @@ async fn a_client_needs_at_most_one_more_request_per_additional_gateway() {
         ("pairs", "{}"),
         ("chance", "{}"),
     ] {
-        let (requests, whole) = calls(&gateways, order, options, 100).await;
+        let (requests, whole) = run_calls(&gateways, order, options, 100).await;
         assert!(requests <= 102, "{order} {options}: {requests} requests");
         assert_eq!(whole, 0, "{order} {options}: in the end each gateway has the program");
     }

@@ -3,16 +3,16 @@
 //! (`engines.rs`), durability (`kept.rs`), the commands (`verbs.rs`) and the examples (`examples.rs`).
 //! `ledger.rs` checks that no acknowledged write is lost.
 
-mod contained;
+mod commands;
+mod durability;
 mod engines;
 mod examples;
-mod kept;
+mod isolation;
 mod ledger;
 mod listings;
 mod pages;
 mod reload;
 mod route;
-mod verbs;
 
 use bytes::Bytes;
 use testkit::http::{self, TestResponse};
@@ -29,18 +29,18 @@ struct ScriptTestGateway {
 
 impl ScriptTestGateway {
     /// Starts a gateway with this script and default settings.
-    async fn by(script: &str) -> Self {
-        Self::with(script, "", "").await
+    async fn start(script: &str) -> Self {
+        Self::start_with_options(script, "", "").await
     }
 
     /// Like `by`, with further options of the script and further lines of the config.
-    async fn with(script: &str, options: &str, more: &str) -> Self {
+    async fn start_with_options(script: &str, options: &str, more: &str) -> Self {
         let route = format!("  - {{ path: '/s/*', script: {{ file: shop.sjs, {options} }} }}\n");
-        Self::at(script, &route, more).await
+        Self::start_with_routes(script, &route, more).await
     }
 
     /// Like `by`, with these routes.
-    async fn at(script: &str, routes: &str, more: &str) -> Self {
+    async fn start_with_routes(script: &str, routes: &str, more: &str) -> Self {
         let upstream = misbehaving_upstream::start().await;
         let config = config(&upstream.url(), routes, more);
         let gateway = GatewayProcess::start_with(orfa(), &config, &[("shop.sjs", script)]).await;
@@ -48,7 +48,7 @@ impl ScriptTestGateway {
     }
 
     /// Sends a request without a body to a path below the script's mount path.
-    async fn ask(&self, method: &str, path: &str) -> TestResponse {
+    async fn request(&self, method: &str, path: &str) -> TestResponse {
         self.send(method, path, &[], "").await
     }
 
@@ -65,20 +65,20 @@ impl ScriptTestGateway {
 
     /// Returns the text of an answer, which must have status 200.
     async fn get(&self, path: &str) -> String {
-        let answer = self.ask("GET", path).await;
+        let answer = self.request("GET", path).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer.text()
     }
 
     /// Returns the status and the code of a problem.
-    async fn refused(&self, method: &str, path: &str) -> (u16, String) {
-        let answer = self.ask(method, path).await;
+    async fn problem_code(&self, method: &str, path: &str) -> (u16, String) {
+        let answer = self.request(method, path).await;
         (answer.status.as_u16(), answer.json()["code"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Repeats the request until the answer is this text.
-    async fn comes_to(&self, path: &str, wanted: &str) {
-        let asked = async { while self.ask("GET", path).await.text() != wanted {} };
+    async fn wait_for_text(&self, path: &str, wanted: &str) {
+        let asked = async { while self.request("GET", path).await.text() != wanted {} };
         with_timeout(format_args!("{path} answers {wanted}"), asked).await;
     }
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use testkit::GatewayProcess;
 use tokio::net::TcpListener;
 
-use crate::support::build;
+use crate::support::build_c_program;
 
 const ANSWERS: &str = include_str!("strapi/answers.json");
 const CONFIG: &str = include_str!("../examples/strapi/orfa.yaml");
@@ -25,12 +25,12 @@ const CONFIG: &str = include_str!("../examples/strapi/orfa.yaml");
 /// The indexes of the answers that were requested.
 type RequestedAnswers = Arc<Mutex<BTreeSet<usize>>>;
 
-fn answers() -> Vec<Value> {
+fn recorded_answers() -> Vec<Value> {
     serde_json::from_str(ANSWERS).expect("JSON")
 }
 
 /// Decodes a path and its parameters as Strapi does.
-fn decoded(path: &str) -> String {
+fn decode_path(path: &str) -> String {
     let parts = path.split('%').enumerate().map(|(place, part)| {
         let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match byte {
@@ -41,18 +41,18 @@ fn decoded(path: &str) -> String {
     parts.collect()
 }
 
-async fn answer(
+async fn handle_request(
     request: Request<Incoming>,
     asked: RequestedAnswers,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
-    let path = decoded(head.uri.path_and_query().map_or("", |path| path.as_str()));
+    let path = decode_path(head.uri.path_and_query().map_or("", |path| path.as_str()));
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let is_known = |known: &Value| {
         known["method"] == *head.method.as_str() && known["path"] == *path && known["body"] == body
     };
-    let known = answers().into_iter().enumerate().find(|(_, known)| is_known(known));
+    let known = recorded_answers().into_iter().enumerate().find(|(_, known)| is_known(known));
     let (status, answer) = match known {
         Some((place, known)) => {
             asked.lock().expect("no panic").insert(place);
@@ -65,13 +65,13 @@ async fn answer(
 }
 
 /// Starts the fake Strapi.
-async fn service(asked: RequestedAnswers) -> SocketAddr {
+async fn start_service(asked: RequestedAnswers) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             let asked = asked.clone();
-            let answers = service_fn(move |request| answer(request, asked.clone()));
+            let answers = service_fn(move |request| handle_request(request, asked.clone()));
             tokio::spawn(
                 hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), answers),
             );
@@ -83,14 +83,14 @@ async fn service(asked: RequestedAnswers) -> SocketAddr {
 #[tokio::test]
 async fn the_strapi_examples_queries_match_recorded_answers() {
     let asked = RequestedAnswers::default();
-    let service = service(asked.clone()).await;
+    let service = start_service(asked.clone()).await;
     let config = CONFIG
         .replace("listen: 127.0.0.1:8080", "listen: 127.0.0.1:0")
         .replace("127.0.0.1:1337", &service.to_string())
         .replace("cpu: 50ms", "cpu: 10s")
         .replace("timeout: 10s", "timeout: 30s");
     let gateway = GatewayProcess::start(crate::orfa(), &config).await;
-    let known = answers();
+    let known = recorded_answers();
     let titles = |list: &Value| -> Vec<Value> {
         list.as_array().into_iter().flatten().map(|article| article["title"].clone()).collect()
     };
@@ -111,8 +111,10 @@ async fn the_strapi_examples_queries_match_recorded_answers() {
         let read = |ending: &str| {
             std::fs::read_to_string(folder.join(format!("{query}.{ending}"))).expect("a query")
         };
-        let programs =
-            [("text/javascript", read("js").into_bytes()), ("application/wasm", build(&read("c")).await)];
+        let programs = [
+            ("text/javascript", read("js").into_bytes()),
+            ("application/wasm", build_c_program(&read("c")).await),
+        ];
         for (content_type, program) in programs {
             let body = [input.as_bytes(), &program].concat();
             let length = input.len().to_string();

@@ -4,17 +4,17 @@
 //! (`openapi.rs`).
 
 mod admin;
-mod house;
 mod load;
 mod module;
 mod openapi;
 mod query;
-mod recorded;
+mod recorded_run;
+mod test_gateway;
 
-pub(crate) use admin::{admin, metric, metrics};
-pub(crate) use house::TestGateway;
+pub(crate) use admin::{admin_url, fetch_metrics, metric_value};
 pub(crate) use load::{ClientLoad, UnsentTestRequest};
-pub(crate) use module::{beside, build, plain, request, wat};
+pub(crate) use module::{build_c_program, c_environment_module, compile_wat, plain_module, request_segment};
 pub(crate) use openapi::ITEMS_OPENAPI;
-pub(crate) use query::{TestQuery, problem};
-pub(crate) use recorded::{RecordedRun, replay, text, write};
+pub(crate) use query::{TestQuery, assert_problem};
+pub(crate) use recorded_run::{RecordedRun, lossy_text, replay, write_file};
+pub(crate) use test_gateway::TestGateway;

@@ -6,18 +6,18 @@ use std::process::Output;
 use testkit::with_timeout;
 use tokio::process::Command;
 
-fn repository() -> PathBuf {
+fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-async fn orfa(arguments: &[&str]) -> Output {
-    let output = Command::new(crate::orfa()).args(arguments).current_dir(repository()).output();
+async fn run_orfa(arguments: &[&str]) -> Output {
+    let output = Command::new(crate::orfa()).args(arguments).current_dir(repository_root()).output();
     with_timeout("orfa's end", output).await.expect("orfa runs")
 }
 
 /// Type-checks these programs like a user's project, except that missing types are allowed.
-async fn tsc(folder: &Path, files: &[&str]) {
-    let compiler = repository().join("sdk/javascript/node_modules/typescript/lib/tsc.js");
+async fn run_tsc(folder: &Path, files: &[&str]) {
+    let compiler = repository_root().join("sdk/javascript/node_modules/typescript/lib/tsc.js");
     assert!(compiler.is_file(), "TypeScript is missing: run `scripts/setup test` for instructions");
     let options = "--noEmit --strict --noImplicitAny false --target es2022 --lib es2022,dom --module esnext \
                    --moduleResolution bundler";
@@ -32,16 +32,16 @@ async fn write_types(folder: &Path, from: &[&str]) -> String {
     let mut arguments = vec!["types"];
     arguments.extend(from);
     arguments.extend(["-o", out.to_str().expect("a path in UTF-8")]);
-    let written = orfa(&arguments).await;
+    let written = run_orfa(&arguments).await;
     assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     String::from_utf8_lossy(&written.stderr).into_owned()
 }
 
 #[tokio::test]
 async fn the_marketplaces_types_match_its_documents() {
-    let folder = repository().join("examples/marketplace/queries");
+    let folder = repository_root().join("examples/marketplace/queries");
     let there = std::fs::read_to_string(folder.join("orfa.d.ts")).expect("the types");
-    let written = orfa(&["types", "examples/marketplace"]).await;
+    let written = run_orfa(&["types", "examples/marketplace"]).await;
     assert_eq!(String::from_utf8_lossy(&written.stderr), "");
     let hint =
         "`orfa types examples/marketplace -o examples/marketplace/queries/orfa.d.ts` writes them again";
@@ -50,15 +50,15 @@ async fn the_marketplaces_types_match_its_documents() {
 
 #[tokio::test]
 async fn the_marketplaces_programs_match_its_types() {
-    let folder = repository().join("examples/marketplace/queries");
+    let folder = repository_root().join("examples/marketplace/queries");
     let files = std::fs::read_dir(&folder).expect("the folder");
     let names = files.map(|file| file.expect("a file").file_name().into_string().expect("a name in ASCII"));
     let programs: Vec<String> = names.filter(|name| name.ends_with(".ts")).collect();
-    tsc(&folder, &programs.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    run_tsc(&folder, &programs.iter().map(String::as_str).collect::<Vec<_>>()).await;
 }
 
 /// Each line below an `@ts-expect-error` must be an error; otherwise TypeScript reports the comment.
-const WRONG: &str = r#"
+const WRONG_PROGRAM: &str = r#"
 import type { Services, catalog } from "./orfa";
 export default async function (_: unknown, { profile, catalog, order }: Services) {
   const postings: catalog.Catalog[] = await catalog.get("/catalogs", { buyer: 7, sort: "-created", ids: [1, 2] });
@@ -97,8 +97,8 @@ export default async function (_: unknown, { profile, catalog, order }: Services
 async fn wrong_paths_parameters_and_members_are_type_errors() {
     let folder = tempfile::tempdir().expect("a folder");
     write_types(folder.path(), &["examples/marketplace"]).await;
-    std::fs::write(folder.path().join("wrong.ts"), WRONG).expect("written");
-    tsc(folder.path(), &["wrong.ts"]).await;
+    std::fs::write(folder.path().join("wrong.ts"), WRONG_PROGRAM).expect("written");
+    run_tsc(folder.path(), &["wrong.ts"]).await;
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ const program: Program = async (_, services: Services) => {
 export default program;
 "#;
     std::fs::write(folder.path().join("program.ts"), program).expect("written");
-    tsc(folder.path(), &["program.ts"]).await;
+    run_tsc(folder.path(), &["program.ts"]).await;
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn rejects_invalid_documents() {
         ("catalog=nowhere.yaml", "can't be read"),
         ("=x", "not SERVICE=FILE"),
     ] {
-        let refused = orfa(&["types", from]).await;
+        let refused = run_orfa(&["types", from]).await;
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(64), "{said}");
         assert!(said.contains(told) && said.contains("bad-document"), "{said}");

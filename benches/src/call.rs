@@ -35,7 +35,7 @@ impl PreparedCall {
     #[must_use]
     pub fn json(method: Method, path: impl Into<String>, body: &Value) -> Self {
         let json = HeaderValue::from_static("application/json");
-        Self::new(method, path, body.to_string()).with(CONTENT_TYPE, json)
+        Self::new(method, path, body.to_string()).with_header(CONTENT_TYPE, json)
     }
 
     /// Creates a GraphQL request as GraphQL clients send it.
@@ -52,7 +52,7 @@ impl PreparedCall {
 
     /// Adds a header.
     #[must_use]
-    pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
@@ -60,7 +60,7 @@ impl PreparedCall {
     /// Adds an `accept` header for JSON.
     #[must_use]
     pub fn accepting_json(self) -> Self {
-        self.with(ACCEPT, HeaderValue::from_static("application/json"))
+        self.with_header(ACCEPT, HeaderValue::from_static("application/json"))
     }
 
     /// Builds the HTTP request.
@@ -90,8 +90,8 @@ impl PreparedCall {
     ///
     /// # Errors
     /// Fails if a header is not text.
-    pub fn script(calls: &[Self]) -> Result<String> {
-        let calls: Vec<String> = calls.iter().map(Self::lua).collect::<Result<_>>()?;
+    pub fn lua_script(calls: &[Self]) -> Result<String> {
+        let calls: Vec<String> = calls.iter().map(Self::lua_table).collect::<Result<_>>()?;
         Ok(match calls.as_slice() {
             // A constant request is built once.
             [one] => format!("wrk.method, wrk.path, wrk.headers, wrk.body = unpack({one})\n"),
@@ -104,7 +104,7 @@ impl PreparedCall {
     }
 
     /// A Lua table of method, path, headers and body.
-    fn lua(&self) -> Result<String> {
+    fn lua_table(&self) -> Result<String> {
         let Self { method, path, headers, body } = self;
         let body: String = body.iter().map(|byte| format!("\\{byte:03}")).collect();
         let mut table = String::new();
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn scripts_escape_binary_bodies() {
         let length = (HeaderName::from_static("orfa-input"), HeaderValue::from_static("2"));
-        let query = PreparedCall::post("/query", vec![0, 255]).with(length.0, length.1);
-        let script = PreparedCall::script(&[PreparedCall::get("/a"), query]).expect("a script");
+        let query = PreparedCall::post("/query", vec![0, 255]).with_header(length.0, length.1);
+        let script = PreparedCall::lua_script(&[PreparedCall::get("/a"), query]).expect("a script");
         assert!(script.contains("{ 'GET', '/a', {  }, '' }"), "{script}");
         assert!(script.contains("{ 'POST', '/query', { ['orfa-input']='2', }, '\\000\\255' }"), "{script}");
     }

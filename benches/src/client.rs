@@ -80,16 +80,16 @@ impl BenchResponse {
     ///
     /// # Errors
     /// Fails if the body does not match its headers.
-    pub async fn decoded(&self) -> Result<Vec<u8>, BodyDecodeError> {
+    pub async fn decode_body(&self) -> Result<Vec<u8>, BodyDecodeError> {
         let body: &[u8] = &self.body;
         let plain = match self.encoding() {
-            "gzip" => all(GzipDecoder::new(body)).await?,
-            "br" => all(BrotliDecoder::new(body)).await?,
-            "zstd" => all(ZstdDecoder::new(body)).await?,
+            "gzip" => read_all(GzipDecoder::new(body)).await?,
+            "br" => read_all(BrotliDecoder::new(body)).await?,
+            "zstd" => read_all(ZstdDecoder::new(body)).await?,
             _ => body.to_vec(),
         };
         match self.header(CONTENT_TYPE).starts_with(dedup::media_type(dedup::DedupForm::Json)) {
-            true => Ok(dedup::decode(&plain, EXPANDED)?),
+            true => Ok(dedup::decode(&plain, MAX_EXPANDED)?),
             false => Ok(plain),
         }
     }
@@ -99,7 +99,7 @@ impl BenchResponse {
     }
 }
 
-async fn all(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
+async fn read_all(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
     let mut all = Vec::new();
     from.read_to_end(&mut all).await?;
     Ok(all)
@@ -108,7 +108,7 @@ async fn all(mut from: impl AsyncRead + Unpin) -> std::io::Result<Vec<u8>> {
 /// The number of connections from each loopback address.
 const PER_ADDRESS: usize = 1_000;
 /// The maximum size of an expanded response.
-const EXPANDED: usize = 64 << 20;
+const MAX_EXPANDED: usize = 64 << 20;
 
 type BenchConnection = SendRequest<Full<Bytes>>;
 
@@ -138,7 +138,7 @@ impl BenchClient {
     pub async fn open(&self, connections: usize) -> Result<(), ClientError> {
         for _ in 0..connections {
             let connection = self.connect().await?;
-            self.lock().push(connection);
+            self.lock_idle().push(connection);
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl BenchClient {
     pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<BenchResponse, ClientError> {
         request.headers_mut().insert(HOST, self.host.clone());
         loop {
-            let kept = self.take();
+            let kept = self.take_idle();
             let is_new = kept.is_none();
             let mut connection = match kept {
                 Some(connection) => connection,
@@ -181,12 +181,12 @@ impl BenchClient {
     ) -> Result<BenchResponse, ClientError> {
         let (head, body) = response.into_parts();
         let body = body.collect().await?.to_bytes();
-        self.lock().push(connection);
+        self.lock_idle().push(connection);
         Ok(BenchResponse { status: head.status, headers: head.headers, body })
     }
 
-    fn take(&self) -> Option<BenchConnection> {
-        let mut idle = self.lock();
+    fn take_idle(&self) -> Option<BenchConnection> {
+        let mut idle = self.lock_idle();
         std::iter::from_fn(|| idle.pop()).find(|connection| !connection.is_closed())
     }
 
@@ -212,7 +212,7 @@ impl BenchClient {
         socket.connect(self.address).await
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<BenchConnection>> {
+    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<BenchConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

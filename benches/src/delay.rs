@@ -53,7 +53,7 @@ struct DirectionCounts {
     down: AtomicU64,
     wait: Mutex<ServerWait>,
     /// The number of connections that were set up.
-    stood: watch::Sender<usize>,
+    connected: watch::Sender<usize>,
 }
 
 /// The time for which clients have waited for the server behind the proxy.
@@ -62,7 +62,7 @@ struct ServerWait {
     /// The time since which the next bytes of a response are awaited.
     since: Option<Instant>,
     is_answered: bool,
-    all: Duration,
+    total: Duration,
 }
 
 /// A chunk in transit. An empty one is the end of its stream.
@@ -80,7 +80,7 @@ struct DelayLine {
     /// Bytes per second.
     rate: Option<u64>,
     /// The time at which the last byte sent so far has entered the line.
-    free: Arc<Mutex<Instant>>,
+    free_at: Arc<Mutex<Instant>>,
 }
 
 impl DelayProxy {
@@ -102,7 +102,7 @@ impl DelayProxy {
         let counts = Arc::<DirectionCounts>::default();
         let lines = [DelayLine::start(round_trip / 2, rate)?, DelayLine::start(round_trip / 2, rate)?];
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, to, lines, Arc::clone(&counts)));
+        tasks.spawn(accept_connections(listener, to, lines, Arc::clone(&counts)));
         Ok(Self { address, counts, _listener: tasks })
     }
 
@@ -117,7 +117,7 @@ impl DelayProxy {
     /// # Errors
     /// Fails if one can't be opened.
     pub async fn open(&self, client: &BenchClient, connections: usize) -> Result<(), ClientError> {
-        let mut stood = self.counts.stood.subscribe();
+        let mut stood = self.counts.connected.subscribe();
         let all = *stood.borrow() + connections;
         client.open(connections).await?;
         // The sender lives as long as `self`.
@@ -134,32 +134,32 @@ impl DelayProxy {
     /// The total time spent waiting for the server behind the proxy, for sequential requests: from the first
     /// byte of a request at the proxy to the last byte of its response, so including half the round trip.
     #[must_use]
-    pub fn waited(&self) -> Duration {
-        self.counts.wait().all
+    pub fn server_wait(&self) -> Duration {
+        self.counts.lock_wait().total
     }
 }
 
 impl DirectionCounts {
-    fn went_up(&self, length: usize) {
+    fn count_upload(&self, length: usize) {
         self.up.fetch_add(length as u64, Relaxed);
-        let mut wait = self.wait();
+        let mut wait = self.lock_wait();
         if length > 0 && (wait.is_answered || wait.since.is_none()) {
             (wait.since, wait.is_answered) = (Some(Instant::now()), false);
         }
     }
 
-    fn came_down(&self, length: usize) {
+    fn count_download(&self, length: usize) {
         self.down.fetch_add(length as u64, Relaxed);
-        let (mut wait, now) = (self.wait(), Instant::now());
+        let (mut wait, now) = (self.lock_wait(), Instant::now());
         if length > 0
             && let Some(since) = wait.since.replace(now)
         {
-            wait.all += now.saturating_duration_since(since);
+            wait.total += now.saturating_duration_since(since);
             wait.is_answered = true;
         }
     }
 
-    fn wait(&self) -> MutexGuard<'_, ServerWait> {
+    fn lock_wait(&self) -> MutexGuard<'_, ServerWait> {
         self.wait.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -175,13 +175,13 @@ impl std::ops::Sub for ProxyTraffic {
 impl DelayLine {
     fn start(delay: Duration, rate: Option<u64>) -> io::Result<Self> {
         let (parcels, arrived) = mpsc::channel();
-        std::thread::Builder::new().name("distance".into()).spawn(move || deliver(&arrived))?;
-        Ok(Self { parcels, delay, rate, free: Arc::new(Mutex::new(Instant::now())) })
+        std::thread::Builder::new().name("distance".into()).spawn(move || deliver_chunks(&arrived))?;
+        Ok(Self { parcels, delay, rate, free_at: Arc::new(Mutex::new(Instant::now())) })
     }
 
     fn send(&self, bytes: Bytes, to: &UnboundedSender<Bytes>) {
         // The lock is held until the parcel is sent, so that parcels of other connections follow it.
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
         let takes = self.rate.map_or(0.0, |rate| bytes.len() as f64 / rate as f64);
         *free = (*free).max(Instant::now()) + Duration::from_secs_f64(takes);
         let parcel = DelayedChunk { due: *free + self.delay, bytes, to: to.clone() };
@@ -190,7 +190,7 @@ impl DelayLine {
     }
 }
 
-fn deliver(arrived: &mpsc::Receiver<DelayedChunk>) {
+fn deliver_chunks(arrived: &mpsc::Receiver<DelayedChunk>) {
     for DelayedChunk { due, bytes, to } in arrived {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         // A closed connection no longer needs its bytes.
@@ -198,12 +198,17 @@ fn deliver(arrived: &mpsc::Receiver<DelayedChunk>) {
     }
 }
 
-async fn accept(listener: TcpListener, to: SocketAddr, lines: [DelayLine; 2], counts: Arc<DirectionCounts>) {
+async fn accept_connections(
+    listener: TcpListener,
+    to: SocketAddr,
+    lines: [DelayLine; 2],
+    counts: Arc<DirectionCounts>,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             Ok((client, _)) = listener.accept() => {
-                connections.spawn(join(client, to, lines.clone(), Arc::clone(&counts)));
+                connections.spawn(serve_connection(client, to, lines.clone(), Arc::clone(&counts)));
             }
             Some(_) = connections.join_next() => {}
         }
@@ -211,7 +216,7 @@ async fn accept(listener: TcpListener, to: SocketAddr, lines: [DelayLine; 2], co
 }
 
 /// Serves one connection until both directions have ended or one is broken.
-async fn join(
+async fn serve_connection(
     client: TcpStream,
     to: SocketAddr,
     lines: [DelayLine; 2],
@@ -224,27 +229,27 @@ async fn join(
         line.send(Bytes::new(), &sender);
         let _arrived = receiver.recv().await;
     }
-    counts.stood.send_modify(|stood| *stood += 1);
+    counts.connected.send_modify(|stood| *stood += 1);
     let server = TcpStream::connect(to).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let up = pipe(from_client, to_server, line_up, |length| counts.went_up(length));
-    let down = pipe(from_server, to_client, line_down, |length| counts.came_down(length));
+    let up = forward_stream(from_client, to_server, line_up, |length| counts.count_upload(length));
+    let down = forward_stream(from_server, to_client, line_down, |length| counts.count_download(length));
     tokio::try_join!(up, down).map(drop)
 }
 
-async fn pipe(
+async fn forward_stream(
     from: OwnedReadHalf,
     to: OwnedWriteHalf,
     line: &DelayLine,
     count: impl Fn(usize),
 ) -> io::Result<()> {
     let (sender, receiver) = unbounded_channel();
-    tokio::try_join!(read(from, line, sender, count), write(receiver, to)).map(drop)
+    tokio::try_join!(read_chunks(from, line, sender, count), write_chunks(receiver, to)).map(drop)
 }
 
-async fn read(
+async fn read_chunks(
     mut from: OwnedReadHalf,
     line: &DelayLine,
     to: UnboundedSender<Bytes>,
@@ -261,7 +266,7 @@ async fn read(
     }
 }
 
-async fn write(mut chunks: UnboundedReceiver<Bytes>, mut to: OwnedWriteHalf) -> io::Result<()> {
+async fn write_chunks(mut chunks: UnboundedReceiver<Bytes>, mut to: OwnedWriteHalf) -> io::Result<()> {
     while let Some(chunk) = chunks.recv().await.filter(|chunk| !chunk.is_empty()) {
         to.write_all(&chunk).await?;
     }
@@ -294,10 +299,10 @@ mod tests {
             assert_eq!(exchange(delay.address(), b"hello").await, b"hello");
         }
         let way = Duration::from_millis(20);
-        let waited = delay.waited();
+        let waited = delay.server_wait();
         assert!(waited >= way * answers, "{waited:?} is less than the requests took to arrive");
         exchange(delay.address(), b"").await;
-        assert_eq!(delay.waited(), waited, "there was no response");
+        assert_eq!(delay.server_wait(), waited, "there was no response");
     }
 
     async fn exchange(address: SocketAddr, text: &[u8]) -> Vec<u8> {
@@ -338,6 +343,6 @@ mod tests {
         assert!(began.elapsed() >= round_trip * 2);
         let client = BenchClient::new(delay.address());
         delay.open(&client, 2).await.expect("two connections");
-        assert_eq!(*delay.counts.stood.borrow(), 3);
+        assert_eq!(*delay.counts.connected.borrow(), 3);
     }
 }

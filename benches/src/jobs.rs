@@ -17,16 +17,16 @@ use serde_json::{Value, json};
 
 use crate::call::PreparedCall;
 use crate::client::BenchClient;
-use crate::programs::build_file;
+use crate::programs::build_program_file;
 
-pub use gateway::{gateway, upstream_calls};
+pub use gateway::{gateway_config, upstream_calls};
 pub use session::RestSession;
 
 /// The CPU limit of a program at the gateway.
 pub const CPU_LIMIT_MS: u32 = 50;
 
 /// The maximum number of concurrent calls of a client in any job.
-pub const MOST_AT_ONCE: usize = 100;
+pub const MAX_CONCURRENCY: usize = 100;
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,9 +131,9 @@ impl BenchJob {
 
     /// Converts the data of a GraphQL response into the answer.
     #[must_use]
-    pub fn of_graphql(self, mut data: Value) -> Value {
+    pub fn answer_from_graphql(self, mut data: Value) -> Value {
         match self {
-            Self::Second => second::of_graphql(&data),
+            Self::Second => second::answer_from_graphql(&data),
             Self::Orders => data["orders"].take(),
             Self::Notify => data,
         }
@@ -143,11 +143,11 @@ impl BenchJob {
     ///
     /// # Errors
     /// Fails if a call fails.
-    pub async fn calls(self, session: &mut RestSession<'_>) -> Result<Value> {
+    pub async fn run_calls(self, session: &mut RestSession<'_>) -> Result<Value> {
         match self {
-            Self::Second => second::calls(session).await,
-            Self::Notify => notify::calls(session).await,
-            Self::Orders => orders::calls(session).await,
+            Self::Second => second::run_calls(session).await,
+            Self::Notify => notify::run_calls(session).await,
+            Self::Orders => orders::run_calls(session).await,
         }
     }
 
@@ -155,11 +155,11 @@ impl BenchJob {
     ///
     /// # Errors
     /// Fails if a call fails.
-    pub async fn bulk(self, session: &mut RestSession<'_>) -> Result<Value> {
+    pub async fn run_bulk(self, session: &mut RestSession<'_>) -> Result<Value> {
         match self {
-            Self::Second => second::bulk(session).await,
-            Self::Notify => notify::bulk(session).await,
-            Self::Orders => orders::bulk(session).await,
+            Self::Second => second::run_bulk(session).await,
+            Self::Notify => notify::run_bulk(session).await,
+            Self::Orders => orders::run_bulk(session).await,
         }
     }
 
@@ -169,7 +169,7 @@ impl BenchJob {
     /// Fails if they differ from the expected effects.
     pub async fn check_effects(self, client: &BenchClient, answer: &Value, runs: usize) -> Result<()> {
         match self {
-            Self::Notify => notify::check(client, answer, runs).await,
+            Self::Notify => notify::check_notices(client, answer, runs).await,
             Self::Second | Self::Orders => Ok(()),
         }
     }
@@ -179,30 +179,30 @@ impl BenchJob {
 ///
 /// # Errors
 /// Fails as `orfa query build` does.
-pub fn modules(orfa: &Path) -> Result<BTreeMap<&'static str, Bytes>> {
+pub fn build_modules(orfa: &Path) -> Result<BTreeMap<&'static str, Bytes>> {
     let folder = tempfile::tempdir()?;
     let module = |job: BenchJob| {
-        let module = build_file(orfa, &job.c_source(), folder.path())?;
+        let module = build_program_file(orfa, &job.c_source(), folder.path())?;
         Ok((job.name(), std::fs::read(module)?.into()))
     };
     BenchJob::ALL.into_iter().map(module).collect()
 }
 
 /// The elements of an array. Any other value gives none, which the comparison of answers then reports.
-fn items(list: &Value) -> &[Value] {
+fn as_items(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The distinct ids in a field of the rows, formatted for a URL's query.
-fn ids(rows: &Value, field: &str) -> String {
-    let ids: Vec<String> = distinct(rows, field).iter().map(Value::to_string).collect();
+fn join_ids(rows: &Value, field: &str) -> String {
+    let ids: Vec<String> = distinct_values(rows, field).iter().map(Value::to_string).collect();
     ids.join(",")
 }
 
 /// The distinct values in a field of the rows.
-fn distinct(rows: &Value, field: &str) -> Vec<Value> {
+fn distinct_values(rows: &Value, field: &str) -> Vec<Value> {
     let mut seen = Vec::new();
-    for row in items(rows) {
+    for row in as_items(rows) {
         if !seen.contains(&row[field]) {
             seen.push(row[field].clone());
         }

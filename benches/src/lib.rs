@@ -11,7 +11,7 @@ pub mod client;
 pub mod delay;
 pub mod jobs;
 pub mod machine;
-pub mod open;
+pub mod open_loop;
 pub mod page;
 pub mod process;
 pub mod programs;

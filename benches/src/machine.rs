@@ -14,8 +14,8 @@ use crate::scoreboard;
 /// while something was ready to run, since the start, in clock ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessorMoment {
-    ran: u64,
-    taken: u64,
+    busy: u64,
+    stolen: u64,
 }
 
 /// The steal during a bench.
@@ -34,27 +34,27 @@ impl ProcessorMoment {
     /// Fails if the system is not Linux.
     pub fn now() -> Result<Self> {
         let text = std::fs::read_to_string("/proc/stat").context("/proc/stat can't be read")?;
-        Self::of(&text).context("/proc/stat does not have the processors' times")
+        Self::parse(&text).context("/proc/stat does not have the processors' times")
     }
 
     /// Parses the first line, `cpu  USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...`.
-    fn of(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let ticks = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
         let ticks: Vec<u64> = ticks.map_while(|ticks| ticks.parse().ok()).collect();
         let [user, nice, system, _, _, irq, softirq, taken, ..] = ticks[..] else { return None };
-        Some(Self { ran: user + nice + system + irq + softirq, taken })
+        Some(Self { busy: user + nice + system + irq + softirq, stolen: taken })
     }
 
     /// The steal of a bench that began at `self` and ends now.
     ///
     /// # Errors
     /// Fails if the system is not Linux.
-    pub fn until_now(self, bench: &str, took: Duration) -> Result<StealDuringBench> {
+    pub fn steal_until_now(self, bench: &str, took: Duration) -> Result<StealDuringBench> {
         let now = Self::now()?;
         Ok(StealDuringBench {
             bench: bench.into(),
             seconds: took.as_secs(),
-            taken_percent: self.taken_percent(now),
+            taken_percent: self.steal_percent(now),
         })
     }
 
@@ -62,18 +62,18 @@ impl ProcessorMoment {
     ///
     /// # Errors
     /// Fails if the system is not Linux.
-    pub fn taken_until_now(self) -> Result<Duration> {
-        Ok(self.taken_time(Self::now()?, rustix::param::clock_ticks_per_second()))
+    pub fn stolen_time_until_now(self) -> Result<Duration> {
+        Ok(self.stolen_time(Self::now()?, rustix::param::clock_ticks_per_second()))
     }
 
-    fn taken_time(self, later: Self, ticks_per_second: u64) -> Duration {
-        let taken = later.taken.saturating_sub(self.taken);
+    fn stolen_time(self, later: Self, ticks_per_second: u64) -> Duration {
+        let taken = later.stolen.saturating_sub(self.stolen);
         Duration::from_millis(taken * 1000 / ticks_per_second.max(1))
     }
 
-    fn taken_percent(self, later: Self) -> f64 {
-        let taken = later.taken.saturating_sub(self.taken) as f64;
-        let ran = later.ran.saturating_sub(self.ran) as f64;
+    fn steal_percent(self, later: Self) -> f64 {
+        let taken = later.stolen.saturating_sub(self.stolen) as f64;
+        let ran = later.busy.saturating_sub(self.busy) as f64;
         (taken / (taken + ran).max(1.0) * 1000.0).round() / 10.0
     }
 }
@@ -83,11 +83,11 @@ impl ProcessorMoment {
 /// # Errors
 /// Fails if the file can't be read or written.
 pub fn record(met: StealDuringBench) -> Result<()> {
-    record_in(&path(), met)
+    record_in(&machine_file(), met)
 }
 
-fn path() -> PathBuf {
-    scoreboard::folder().join("machine.json")
+fn machine_file() -> PathBuf {
+    scoreboard::results_folder().join("machine.json")
 }
 
 fn record_in(path: &Path, met: StealDuringBench) -> Result<()> {
@@ -100,7 +100,7 @@ fn record_in(path: &Path, met: StealDuringBench) -> Result<()> {
         Some(known) => *known = met,
         None => all.push(met),
     }
-    scoreboard::write(path, &all)
+    scoreboard::write_json(path, &all)
 }
 
 #[cfg(test)]
@@ -109,14 +109,14 @@ mod tests {
 
     #[test]
     fn steal_is_a_share_of_the_wanted_time() {
-        let moment = |text| ProcessorMoment::of(text).expect("ticks");
+        let moment = |text| ProcessorMoment::parse(text).expect("ticks");
         let before = moment("cpu  100 10 50 9000 70 0 20 5 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
         let later = moment("cpu  160 10 70 9500 90 0 30 15 0 0\n");
-        assert_eq!(later, ProcessorMoment { ran: 270, taken: 15 });
-        assert_eq!(before.taken_percent(later), 10.0);
-        assert_eq!(before.taken_percent(before), 0.0);
-        assert_eq!(before.taken_time(later, 100), Duration::from_millis(100));
-        assert_eq!(ProcessorMoment::of("intr 1 2 3"), None);
+        assert_eq!(later, ProcessorMoment { busy: 270, stolen: 15 });
+        assert_eq!(before.steal_percent(later), 10.0);
+        assert_eq!(before.steal_percent(before), 0.0);
+        assert_eq!(before.stolen_time(later, 100), Duration::from_millis(100));
+        assert_eq!(ProcessorMoment::parse("intr 1 2 3"), None);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! and never made up.
 
 mod apisix;
+mod approaches;
 mod board;
 mod dedup;
 mod marketplace;
@@ -13,7 +14,6 @@ mod orfa;
 mod results;
 mod s;
 mod table;
-mod ways;
 
 use std::path::{Path, PathBuf};
 
@@ -59,46 +59,54 @@ type NamedPlot = (&'static str, String);
 /// # Errors
 /// Fails if the results can't be read, or a file can't be written.
 pub fn write() -> Result<()> {
-    for (name, drawn) in plots()? {
-        let path = plot(name);
+    for (name, drawn) in draw_plots()? {
+        let path = chart_file(name);
         std::fs::write(&path, drawn).with_context(|| format!("{} can't be written", path.display()))?;
     }
-    let path = path();
-    std::fs::write(&path, text()?).with_context(|| format!("{} can't be written", path.display()))
+    let path = page_file();
+    std::fs::write(&path, page_text()?).with_context(|| format!("{} can't be written", path.display()))
 }
 
-fn path() -> PathBuf {
+fn page_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md")
 }
 
 /// The file of a chart.
-fn plot(name: &str) -> PathBuf {
-    scoreboard::folder().join(name).with_extension("svg")
+fn chart_file(name: &str) -> PathBuf {
+    scoreboard::results_folder().join(name).with_extension("svg")
 }
 
 /// The charts that are drawn from rows. Those of S are drawn by its bench.
-fn plots() -> Result<Vec<NamedPlot>> {
-    let results = BenchResults::read(&scoreboard::folder())?;
+fn draw_plots() -> Result<Vec<NamedPlot>> {
+    let results = BenchResults::read(&scoreboard::results_folder())?;
     Ok([orfa::plots(&results), marketplace::plots(&results)].concat())
 }
 
 /// The page for the current results.
-fn text() -> Result<String> {
-    let folder = scoreboard::folder();
-    let board = scoreboard::read(&folder.join("scoreboard.json"))?;
-    Ok(page(&BenchResults::read(&folder)?) + &board::section(&board))
+fn page_text() -> Result<String> {
+    let folder = scoreboard::results_folder();
+    let board = scoreboard::read_scoreboard(&folder.join("scoreboard.json"))?;
+    Ok(page_sections(&BenchResults::read(&folder)?) + &board::section(&board))
 }
 
 /// The page without the scoreboard.
-fn page(results: &BenchResults) -> String {
-    let sections =
-        [ways::section, orfa::section, s::section, dedup::section, apisix::section, marketplace::section];
+fn page_sections(results: &BenchResults) -> String {
+    let sections = [
+        approaches::section,
+        orfa::section,
+        s::section,
+        dedup::section,
+        apisix::section,
+        marketplace::section,
+    ];
     let sections: String = sections.iter().map(|section| section(results)).collect();
-    wrapped(&(INTRODUCTION.to_owned() + &sections + &board::rivals(results) + &board::machine(results)))
+    wrap_paragraphs(
+        &(INTRODUCTION.to_owned() + &sections + &board::rivals(results) + &board::machine(results)),
+    )
 }
 
 /// Wraps paragraphs. Tables, headings and images stay as they are.
-fn wrapped(page: &str) -> String {
+fn wrap_paragraphs(page: &str) -> String {
     let options = Options::new(WIDTH)
         .wrap_algorithm(WrapAlgorithm::FirstFit)
         .word_separator(WordSeparator::AsciiSpace)
@@ -120,13 +128,13 @@ mod tests {
         if std::env::var_os("ORFA_GENERATE").is_some() {
             write().expect("to write");
         }
-        let page = std::fs::read_to_string(path()).expect("a page");
+        let page = std::fs::read_to_string(page_file()).expect("a page");
         assert!(
-            page == text().expect("results"),
+            page == page_text().expect("results"),
             "docs/benchmarks.md does not match benches/results/: `cargo xtask generate` writes it"
         );
-        for (name, drawn) in plots().expect("results") {
-            let file = std::fs::read_to_string(plot(name)).unwrap_or_default();
+        for (name, drawn) in draw_plots().expect("results") {
+            let file = std::fs::read_to_string(chart_file(name)).unwrap_or_default();
             assert!(
                 file == drawn,
                 "{name}.svg does not match benches/results/: `cargo xtask generate` draws it"
@@ -137,7 +145,7 @@ mod tests {
 
     #[test]
     fn missing_results_are_named_with_their_command() {
-        let page = page(&BenchResults::default());
+        let page = page_sections(&BenchResults::default());
         for bench in ["query", "strapi", "curves", "dedup", "filter", "graphql", "ways"] {
             let said = format!("Not measured yet: `make bench ONLY={bench}`");
             assert!(page.contains(&said), "{bench}:\n{page}");

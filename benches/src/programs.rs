@@ -12,7 +12,7 @@ use sfv::{FieldType, Item, Key, Parser, Token};
 ///
 /// # Errors
 /// Fails if the response has no token.
-pub fn token(headers: &HeaderMap, mode: &'static str) -> Result<String> {
+pub fn cache_token(headers: &HeaderMap, mode: &'static str) -> Result<String> {
     let told = headers.get("orfa-cache").context("the response has no ORFA-Cache")?;
     let told: Item =
         Parser::new(told.as_bytes()).parse().context("ORFA-Cache is not a structured field item")?;
@@ -24,7 +24,7 @@ pub fn token(headers: &HeaderMap, mode: &'static str) -> Result<String> {
 
 /// The path of a program in `benches/programs/`.
 #[must_use]
-pub fn program(name: &str) -> PathBuf {
+pub fn program_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
 }
 
@@ -32,15 +32,15 @@ pub fn program(name: &str) -> PathBuf {
 ///
 /// # Errors
 /// Fails as `orfa query build` does.
-pub fn build(orfa: &Path, name: &str, folder: &Path) -> Result<PathBuf> {
-    build_file(orfa, &program(name), folder)
+pub fn build_program(orfa: &Path, name: &str, folder: &Path) -> Result<PathBuf> {
+    build_program_file(orfa, &program_path(name), folder)
 }
 
 /// Like `build`, for any source file.
 ///
 /// # Errors
 /// Fails as `orfa query build` does.
-pub fn build_file(orfa: &Path, source: &Path, folder: &Path) -> Result<PathBuf> {
+pub fn build_program_file(orfa: &Path, source: &Path, folder: &Path) -> Result<PathBuf> {
     let out = folder.join(source.with_extension("wasm").file_name().context("a program has a name")?);
     let built = Command::new(orfa).args(["query", "build"]).arg(source).arg("-o").arg(&out).output()?;
     if !built.status.success() {
@@ -53,15 +53,15 @@ pub fn build_file(orfa: &Path, source: &Path, folder: &Path) -> Result<PathBuf> 
 mod tests {
     use super::*;
 
-    fn told(value: &'static str) -> Result<String> {
+    fn token_of(value: &'static str) -> Result<String> {
         let value = http::HeaderValue::from_static(value);
-        token(&HeaderMap::from_iter([(http::HeaderName::from_static("orfa-cache"), value)]), "code")
+        cache_token(&HeaderMap::from_iter([(http::HeaderName::from_static("orfa-cache"), value)]), "code")
     }
 
     #[test]
     fn next_request_carries_only_the_token_of_the_response() {
-        assert_eq!(told("code;token=:YWJj:;did=compiled").expect("a token"), "code;token=:YWJj:");
-        assert!(told("code;did=found").is_err());
-        assert!(token(&HeaderMap::new(), "code").is_err());
+        assert_eq!(token_of("code;token=:YWJj:;did=compiled").expect("a token"), "code;token=:YWJj:");
+        assert!(token_of("code;did=found").is_err());
+        assert!(cache_token(&HeaderMap::new(), "code").is_err());
     }
 }

@@ -42,7 +42,7 @@ impl HeadlineScore {
     }
 
     /// Rounds to a thousandth of the unit: more digits would only add noise to diffs.
-    fn rounded(self) -> Self {
+    fn round_to_thousandth(self) -> Self {
         let round = |value: f64| (value * 1000.0).round() / 1000.0;
         Self { value: round(self.value), spread: round(self.spread), ..self }
     }
@@ -60,7 +60,7 @@ pub enum BetterDirection {
 
 /// The folder of the results.
 #[must_use]
-pub fn folder() -> PathBuf {
+pub fn results_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("results")
 }
 
@@ -69,15 +69,15 @@ pub fn folder() -> PathBuf {
 /// # Errors
 /// Fails if the file can't be read or written, or is not a scoreboard.
 pub fn record(scores: impl IntoIterator<Item = (String, HeadlineScore)>) -> Result<()> {
-    record_in(&folder().join("scoreboard.json"), scores)
+    record_in(&results_folder().join("scoreboard.json"), scores)
 }
 
 /// Writes the rows of a bench to `NAME.json`.
 ///
 /// # Errors
 /// Fails if the file can't be written.
-pub fn rows<T: Serialize>(name: &str, rows: &[T]) -> Result<()> {
-    write(&folder().join(name).with_extension("json"), &rows)
+pub fn write_rows<T: Serialize>(name: &str, rows: &[T]) -> Result<()> {
+    write_json(&results_folder().join(name).with_extension("json"), &rows)
 }
 
 /// The rows of the last run of a bench; empty if there was none.
@@ -85,14 +85,14 @@ pub fn rows<T: Serialize>(name: &str, rows: &[T]) -> Result<()> {
 /// # Errors
 /// Fails if they can't be read, or have another format.
 pub fn earlier_rows<T: DeserializeOwned>(name: &str) -> Result<Vec<T>> {
-    read_or_default(&folder().join(name).with_extension("json"))
+    read_or_default(&results_folder().join(name).with_extension("json"))
 }
 
 /// Writes JSON in a format that is readable in diffs.
 ///
 /// # Errors
 /// Fails if the file can't be written.
-pub fn write<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
     }
@@ -105,7 +105,7 @@ pub fn write<T: Serialize>(path: &Path, value: &T) -> Result<()> {
 ///
 /// # Errors
 /// Fails if the file can't be read, or is not a scoreboard.
-pub fn read(path: &Path) -> Result<Scoreboard> {
+pub fn read_scoreboard(path: &Path) -> Result<Scoreboard> {
     read_or_default(path)
 }
 
@@ -118,9 +118,9 @@ fn read_or_default<T: DeserializeOwned + Default>(path: &Path) -> Result<T> {
 }
 
 fn record_in(path: &Path, scores: impl IntoIterator<Item = (String, HeadlineScore)>) -> Result<()> {
-    let mut board = read(path)?;
-    board.extend(scores.into_iter().map(|(name, score)| (name, score.rounded())));
-    write(path, &board)
+    let mut board = read_scoreboard(path)?;
+    board.extend(scores.into_iter().map(|(name, score)| (name, score.round_to_thousandth())));
+    write_json(path, &board)
 }
 
 #[cfg(test)]

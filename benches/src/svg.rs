@@ -59,11 +59,11 @@ pub fn draw(charts: &[LineChart]) -> String {
         chart.draw(&mut text);
         text += "</g>\n";
     }
-    file(WIDTH * charts.len() as f64, HEIGHT, &text)
+    svg_file(WIDTH * charts.len() as f64, HEIGHT, &text)
 }
 
 /// Wraps a drawing in an SVG file of this size.
-fn file(width: f64, height: f64, drawn: &str) -> String {
+fn svg_file(width: f64, height: f64, drawn: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\"><style>{STYLE}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{drawn}</svg>\n"
@@ -73,13 +73,13 @@ fn file(width: f64, height: f64, drawn: &str) -> String {
 impl LineChart {
     fn draw(&self, text: &mut String) {
         let points = || self.lines.iter().flat_map(|line| line.points.iter().copied());
-        let across = ChartScale::to(points().map(|(x, _)| x).fold(0.0, f64::max), LEFT, WIDTH - RIGHT);
-        let up = ChartScale::to(points().map(|(_, y)| y).fold(0.0, f64::max), HEIGHT - BOTTOM, TOP);
+        let across = ChartScale::fit(points().map(|(x, _)| x).fold(0.0, f64::max), LEFT, WIDTH - RIGHT);
+        let up = ChartScale::fit(points().map(|(_, y)| y).fold(0.0, f64::max), HEIGHT - BOTTOM, TOP);
         let _ = writeln!(text, "<text class=\"t\" x=\"{LEFT}\" y=\"16\">{}</text>", self.title);
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         let _ = writeln!(text, "<path class=\"a\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>");
         for mark in self.x.marks.clone().unwrap_or_else(|| across.marks()) {
-            let at = across.of(mark);
+            let at = across.position(mark);
             let _ = writeln!(
                 text,
                 "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{mark}</text>",
@@ -87,7 +87,7 @@ impl LineChart {
             );
         }
         for mark in up.marks() {
-            let at = up.of(mark) + 4.0;
+            let at = up.position(mark) + 4.0;
             let _ =
                 writeln!(text, "<text x=\"{}\" y=\"{at:.1}\" text-anchor=\"end\">{mark}</text>", LEFT - 6.0);
         }
@@ -103,8 +103,11 @@ impl LineChart {
                 true => (GREY, " stroke-dasharray=\"5 4\""),
                 false => (COLOURS[place % COLOURS.len()], ""),
             };
-            let path: Vec<String> =
-                line.points.iter().map(|(x, y)| format!("{:.1} {:.1}", across.of(*x), up.of(*y))).collect();
+            let path: Vec<String> = line
+                .points
+                .iter()
+                .map(|(x, y)| format!("{:.1} {:.1}", across.position(*x), up.position(*y)))
+                .collect();
             let _ =
                 writeln!(text, "<path class=\"l\" stroke=\"{colour}\"{dashes} d=\"M{}\"/>", path.join("L"));
             let key = TOP + 13.0 * (place as f64 + 1.0);
@@ -127,7 +130,7 @@ struct ChartScale {
 
 impl ChartScale {
     /// Creates a scale that ends at a round number of at least the largest figure.
-    fn to(largest: f64, from: f64, to: f64) -> Self {
+    fn fit(largest: f64, from: f64, to: f64) -> Self {
         let largest = largest.max(f64::MIN_POSITIVE);
         let power = 10_f64.powf((largest / 5.0).log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
@@ -135,7 +138,7 @@ impl ChartScale {
         Self { end: (largest / step).ceil() * step, step, from, to }
     }
 
-    fn of(&self, figure: f64) -> f64 {
+    fn position(&self, figure: f64) -> f64 {
         self.from + (self.to - self.from) * figure / self.end
     }
 
@@ -153,9 +156,9 @@ mod tests {
     #[test]
     fn axes_end_at_a_round_number_above_all_figures() {
         for (largest, end) in [(8.0, 8.0), (4.3, 5.0), (21.0, 25.0), (7_421.0, 8_000.0), (0.31, 0.4)] {
-            let scale = ChartScale::to(largest, 0.0, 100.0);
+            let scale = ChartScale::fit(largest, 0.0, 100.0);
             assert_eq!(scale.marks().last(), Some(&end), "{largest}");
-            assert!((scale.of(end) - 100.0).abs() < 1e-9);
+            assert!((scale.position(end) - 100.0).abs() < 1e-9);
         }
     }
 

@@ -30,22 +30,22 @@ pub const ITEMS: usize = 12;
 /// The number of words of a page at `/words`.
 const WORDS: usize = 300;
 
-const END: &[u8] = b"\r\n\r\n";
-const MISSING: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
+const HEAD_END: &[u8] = b"\r\n\r\n";
+const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
 
 /// JSON texts by the path and query of their requests.
 pub type PlayedTexts = HashMap<String, String>;
 
 /// The constant responses, including heads.
 struct ConstantResponses {
-    at: String,
+    address: String,
     small: Vec<u8>,
     large: Vec<u8>,
     user: Vec<u8>,
     items: Vec<u8>,
     page: Vec<u8>,
     /// Responses of another service, by path and query.
-    played: Option<HashMap<String, Vec<u8>>>,
+    recorded: Option<HashMap<String, Vec<u8>>>,
 }
 
 /// Serves forever.
@@ -53,46 +53,46 @@ struct ConstantResponses {
 /// # Errors
 /// Fails if connections can no longer be accepted.
 pub async fn serve(listener: TcpListener) -> io::Result<()> {
-    let answers = ConstantResponses::at(listener.local_addr()?);
-    accept(listener, answers).await
+    let answers = ConstantResponses::new(listener.local_addr()?);
+    accept_connections(listener, answers).await
 }
 
 /// Serves the responses of another service forever.
 ///
 /// # Errors
 /// Fails if connections can no longer be accepted.
-pub async fn play(listener: TcpListener, played: &PlayedTexts) -> io::Result<()> {
-    let answers = ConstantResponses::at(listener.local_addr()?);
-    let played = played.iter().map(|(asked, body)| (asked.clone(), json(body))).collect();
-    accept(listener, ConstantResponses { played: Some(played), ..answers }).await
+pub async fn serve_recorded(listener: TcpListener, played: &PlayedTexts) -> io::Result<()> {
+    let answers = ConstantResponses::new(listener.local_addr()?);
+    let played = played.iter().map(|(asked, body)| (asked.clone(), json_response(body))).collect();
+    accept_connections(listener, ConstantResponses { recorded: Some(played), ..answers }).await
 }
 
-async fn accept(listener: TcpListener, answers: ConstantResponses) -> io::Result<()> {
+async fn accept_connections(listener: TcpListener, answers: ConstantResponses) -> io::Result<()> {
     let answers = Arc::new(answers);
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        tokio::spawn(connection(stream, Arc::clone(&answers)));
+        tokio::spawn(serve_connection(stream, Arc::clone(&answers)));
     }
 }
 
 impl ConstantResponses {
-    fn at(at: SocketAddr) -> Self {
-        let text = |length: usize| json(&format!("\"{}\"", "x".repeat(length - 2)));
+    fn new(at: SocketAddr) -> Self {
+        let text = |length: usize| json_response(&format!("\"{}\"", "x".repeat(length - 2)));
         Self {
-            at: at.to_string(),
+            address: at.to_string(),
             small: text(SMALL),
             large: text(LARGE),
-            user: json(USER),
-            items: json(&items()),
-            page: html(&page()),
-            played: None,
+            user: json_response(USER),
+            items: json_response(&items_json()),
+            page: html_response(&large_page()),
+            recorded: None,
         }
     }
 
-    fn to(&self, request: &[u8]) -> Cow<'_, [u8]> {
-        if let Some(played) = &self.played {
-            return played.get(&asked(request)).map_or(MISSING, Vec::as_slice).into();
+    fn response_to(&self, request: &[u8]) -> Cow<'_, [u8]> {
+        if let Some(played) = &self.recorded {
+            return played.get(&request_target(request)).map_or(NOT_FOUND, Vec::as_slice).into();
         }
         let path = request.strip_prefix(b"GET /").unwrap_or_default();
         let kept = match () {
@@ -100,8 +100,12 @@ impl ConstantResponses {
             () if path.starts_with(b"user") => &self.user,
             () if path.starts_with(b"items") => &self.items,
             () if path.starts_with(b"page") => &self.page,
-            () if path.starts_with(b"tree?n=") => return html(&tree(&self.at, number(path))).into(),
-            () if path.starts_with(b"words?n=") => return html(&words(number(path))).into(),
+            () if path.starts_with(b"tree?n=") => {
+                return html_response(&tree_page(&self.address, parse_number(path))).into();
+            }
+            () if path.starts_with(b"words?n=") => {
+                return html_response(&word_page(parse_number(path))).into();
+            }
             () => &self.small,
         };
         kept.into()
@@ -110,19 +114,19 @@ impl ConstantResponses {
 
 /// A page of an infinite binary tree, whose pages are all served at this address.
 #[must_use]
-pub fn tree(at: &str, number: usize) -> String {
+pub fn tree_page(at: &str, number: usize) -> String {
     let link = |number, name| format!("<a href=\"http://{at}/tree?n={number}\">{name}</a>\n");
     link(2 * number, "left") + &link(2 * number + 1, "right")
 }
 
 const USER: &str = r#"{"id":7,"name":"Ada Lovelace","mail":"ada@example.org","town":"London"}"#;
 
-fn items() -> String {
+fn items_json() -> String {
     let item = |id| format!(r#"{{"id":{id},"title":"The posting with number {id}","price":{}.5}}"#, 10 * id);
     format!("[{}]", (1..=ITEMS).map(item).collect::<Vec<_>>().join(","))
 }
 
-fn page() -> String {
+fn large_page() -> String {
     let (mut page, mut number) = (String::with_capacity(LARGE), 0);
     while page.len() < LARGE {
         number += 1;
@@ -133,43 +137,43 @@ fn page() -> String {
     page
 }
 
-fn words(count: usize) -> String {
+fn word_page(count: usize) -> String {
     let word = |place| if place < count { "keyword " } else { "another " };
     (0..WORDS).map(word).collect()
 }
 
 /// The path and query of a GET request. An encoded comma is decoded.
-fn asked(request: &[u8]) -> String {
+fn request_target(request: &[u8]) -> String {
     let target = request.strip_prefix(b"GET ").and_then(|rest| rest.split(|byte| *byte == b' ').next());
     String::from_utf8_lossy(target.unwrap_or_default()).replace("%2C", ",")
 }
 
 /// The number after the first `=` of a path.
-fn number(path: &[u8]) -> usize {
+fn parse_number(path: &[u8]) -> usize {
     let digits = path.iter().skip_while(|byte| **byte != b'=').skip(1);
     let digits = digits.map_while(|byte| char::from(*byte).to_digit(10));
     digits.fold(0, |number, digit| number * 10 + digit as usize)
 }
 
-fn json(body: &str) -> Vec<u8> {
-    answer("application/json", body)
+fn json_response(body: &str) -> Vec<u8> {
+    encode_response("application/json", body)
 }
 
-fn html(body: &str) -> Vec<u8> {
-    answer("text/html", body)
+fn html_response(body: &str) -> Vec<u8> {
+    encode_response("text/html", body)
 }
 
 /// A response including its head.
-fn answer(kind: &str, body: &str) -> Vec<u8> {
+fn encode_response(kind: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
 }
 
-async fn connection(mut stream: TcpStream, answers: Arc<ConstantResponses>) -> io::Result<()> {
+async fn serve_connection(mut stream: TcpStream, answers: Arc<ConstantResponses>) -> io::Result<()> {
     let mut request = Vec::with_capacity(4096);
     while stream.read_buf(&mut request).await? > 0 {
-        if request.ends_with(END) {
-            stream.write_all(&answers.to(&request)).await?;
+        if request.ends_with(HEAD_END) {
+            stream.write_all(&answers.response_to(&request)).await?;
             request.clear();
         }
     }
@@ -181,8 +185,8 @@ mod tests {
     use super::*;
 
     fn body(request: &str) -> String {
-        let answers = ConstantResponses::at(SocketAddr::from(([127, 0, 0, 1], 80)));
-        let answer = String::from_utf8(answers.to(request.as_bytes()).into_owned()).expect("a text");
+        let answers = ConstantResponses::new(SocketAddr::from(([127, 0, 0, 1], 80)));
+        let answer = String::from_utf8(answers.response_to(request.as_bytes()).into_owned()).expect("a text");
         answer.split_once("\r\n\r\n").expect("a head").1.to_owned()
     }
 
@@ -199,11 +203,11 @@ mod tests {
 
     #[test]
     fn replays_another_service_by_path_and_query() {
-        let played = HashMap::from([("/rows?ids=1,2".to_owned(), json("[]"))]);
-        let mut answers = ConstantResponses::at(SocketAddr::from(([127, 0, 0, 1], 80)));
-        answers.played = Some(played);
-        assert!(answers.to(b"GET /rows?ids=1%2C2 HTTP/1.1\r\n\r\n").ends_with(b"[]"));
-        assert_eq!(&*answers.to(b"GET /rows HTTP/1.1\r\n\r\n"), MISSING);
+        let played = HashMap::from([("/rows?ids=1,2".to_owned(), json_response("[]"))]);
+        let mut answers = ConstantResponses::new(SocketAddr::from(([127, 0, 0, 1], 80)));
+        answers.recorded = Some(played);
+        assert!(answers.response_to(b"GET /rows?ids=1%2C2 HTTP/1.1\r\n\r\n").ends_with(b"[]"));
+        assert_eq!(&*answers.response_to(b"GET /rows HTTP/1.1\r\n\r\n"), NOT_FOUND);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::time::Duration;
 // Links libFuzzer.
 use libfuzzer_sys as _;
 
-use crate::{FuzzTarget, spelled};
+use crate::{FuzzTarget, expand_words};
 
 /// The variable with libFuzzer's arguments, separated by spaces.
 const ARGUMENTS: &str = "FUZZ_ARGUMENTS";
@@ -45,16 +45,16 @@ thread_local! {
 }
 
 /// Whether this process was started for fuzzing.
-pub(crate) fn is_wanted() -> bool {
+pub(crate) fn is_fuzzing() -> bool {
     std::env::var_os(ARGUMENTS).is_some()
 }
 
 /// Fuzzes until libFuzzer ends.
-pub(crate) fn drive(target: &FuzzTarget, words: &[&str], oracle: &dyn Fn(&[u8])) {
+pub(crate) fn run_libfuzzer(target: &FuzzTarget, words: &[&str], oracle: &dyn Fn(&[u8])) {
     let whole = |bytes: &[u8]| {
         oracle(bytes);
         if !words.is_empty() {
-            oracle(&spelled(bytes, words));
+            oracle(&expand_words(bytes, words));
         }
     };
     let whole: FuzzOracle<'_> = &whole;
@@ -70,14 +70,14 @@ pub(crate) fn drive(target: &FuzzTarget, words: &[&str], oracle: &dyn Fn(&[u8]))
     let mut count = c_int::try_from(arguments.len()).expect("few arguments");
     arguments.push(std::ptr::null_mut());
     let mut pointer = arguments.as_mut_ptr();
-    tick();
+    start_alarm_timer();
     // SAFETY: the arguments are C strings that are never freed, followed by a null pointer.
-    let code = unsafe { LLVMFuzzerRunDriver(&raw mut count, &raw mut pointer, call) };
+    let code = unsafe { LLVMFuzzerRunDriver(&raw mut count, &raw mut pointer, run_oracle) };
     ORACLE.set(None);
     assert_eq!(code, 0, "libFuzzer did not run");
 }
 
-unsafe extern "C" fn call(data: *const u8, length: usize) -> c_int {
+unsafe extern "C" fn run_oracle(data: *const u8, length: usize) -> c_int {
     let bytes: &[u8] = match length {
         0 => &[],
         // SAFETY: libFuzzer passes a valid pointer and length, and does not modify the bytes until this
@@ -85,7 +85,7 @@ unsafe extern "C" fn call(data: *const u8, length: usize) -> c_int {
         _ => unsafe { std::slice::from_raw_parts(data, length) },
     };
     let Some(oracle) = ORACLE.get() else { std::process::abort() };
-    HOOK.call_once(|| std::panic::set_hook(Box::new(note)));
+    HOOK.call_once(|| std::panic::set_hook(Box::new(record_panic)));
     if catch_unwind(AssertUnwindSafe(|| oracle(bytes))).is_err() {
         let text = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: writes a valid buffer to standard error. The print macros would write to the test's
@@ -98,14 +98,14 @@ unsafe extern "C" fn call(data: *const u8, length: usize) -> c_int {
 
 /// Records a panic. Only the last one is printed, and only if it leaves the oracle: code under test may catch
 /// many.
-fn note(panic: &PanicHookInfo<'_>) {
+fn record_panic(panic: &PanicHookInfo<'_>) {
     let trace = Backtrace::force_capture();
     *PANIC.lock().unwrap_or_else(PoisonError::into_inner) = format!("\n{panic}\n{trace}\n");
 }
 
 /// Sends this thread the signal with which libFuzzer detects slow inputs. libFuzzer's own timer signals the
 /// main thread, which does not run tests and ignores it.
-fn tick() {
+fn start_alarm_timer() {
     // SAFETY: only returns an id.
     let thread = unsafe { libc::pthread_self() };
     std::thread::spawn(move || {

@@ -28,7 +28,7 @@ pub use choices::ByteChoices;
 pub use targets::{FuzzTarget, QUARANTINE_MB, RSS_MB, TARGETS};
 
 /// The maximum number of random inputs of a test.
-pub const INPUTS: u32 = 1000;
+pub const MAX_INPUTS: u32 = 1000;
 /// The time after which a test gets no further inputs.
 const TEST_TIME: Duration = Duration::from_secs(2);
 /// The maximum length of a random input in bytes: of texts, before words are inserted, and of choices.
@@ -43,16 +43,16 @@ pub fn run(name: &str, words: &[&str], oracle: impl Fn(&[u8])) {
     let target = TARGETS.iter().find(|target| target.name == name);
     let target = target.unwrap_or_else(|| panic!("no target is called `{name}`"));
     #[cfg(feature = "libfuzzer")]
-    if driver::is_wanted() {
-        return driver::drive(target, words, &oracle);
+    if driver::is_fuzzing() {
+        return driver::run_libfuzzer(target, words, &oracle);
     }
-    for (path, seed) in seeds(target) {
+    for (path, seed) in read_seeds(target) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| oracle(&seed))) {
             let text = panic.downcast_ref::<String>().map_or("it panicked", String::as_str);
             panic!("the seed {}: {text}", path.display());
         }
     }
-    random(words, if words.is_empty() { CHOICES_LENGTH } else { TEXT_LENGTH }, oracle);
+    check_random(words, if words.is_empty() { CHOICES_LENGTH } else { TEXT_LENGTH }, oracle);
 }
 
 /// Checks a function with random bytes, and with texts that contain these words, since random bytes rarely
@@ -61,18 +61,18 @@ pub fn run(name: &str, words: &[&str], oracle: impl Fn(&[u8])) {
 /// # Panics
 /// If the function does, with the smallest failing input found.
 pub fn check(words: &[&str], oracle: impl Fn(&[u8])) {
-    random(words, TEXT_LENGTH, oracle);
+    check_random(words, TEXT_LENGTH, oracle);
 }
 
 /// Checks a function with random bytes of up to this length.
-fn random(words: &[&str], length: usize, oracle: impl Fn(&[u8])) {
+fn check_random(words: &[&str], length: usize, oracle: impl Fn(&[u8])) {
     let begun = Instant::now();
-    let config = Config { cases: INPUTS, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: MAX_INPUTS, failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&vec(any::<u8>(), 0..=length), |bytes| {
         if begun.elapsed() < TEST_TIME {
             oracle(&bytes);
             if !words.is_empty() {
-                oracle(&spelled(&bytes, words));
+                oracle(&expand_words(&bytes, words));
             }
         }
         Ok(())
@@ -83,7 +83,7 @@ fn random(words: &[&str], length: usize, oracle: impl Fn(&[u8])) {
 }
 
 /// The committed inputs of a target, sorted by name.
-fn seeds(target: &FuzzTarget) -> Vec<(PathBuf, Vec<u8>)> {
+fn read_seeds(target: &FuzzTarget) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -94,7 +94,7 @@ fn seeds(target: &FuzzTarget) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// Converts bytes to a text: high bytes become words, the others are kept.
 #[must_use]
-pub fn spelled(bytes: &[u8], words: &[&str]) -> Vec<u8> {
+pub fn expand_words(bytes: &[u8], words: &[&str]) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes.len() * 4);
     for &byte in bytes {
         match words.get(usize::from(byte & 0x7f) % words.len().max(1)) {
@@ -107,7 +107,7 @@ pub fn spelled(bytes: &[u8], words: &[&str]) -> Vec<u8> {
 
 /// Damages a valid input: of every three bytes, two select the position and the third the change there.
 #[must_use]
-pub fn damaged(good: &[u8], bytes: &[u8]) -> Vec<u8> {
+pub fn damage_input(good: &[u8], bytes: &[u8]) -> Vec<u8> {
     let mut bad = good.to_vec();
     for damage in bytes.chunks_exact(3) {
         let place = usize::from(u16::from_le_bytes([damage[0], damage[1]])) % (bad.len() + 1);

@@ -23,56 +23,64 @@ pub const RSS_MB: u32 = 2048;
 /// The amount of freed memory in MB that the address sanitizer retains to detect its use.
 pub const QUARANTINE_MB: u32 = 64;
 
-const fn target(name: &'static str, package: &'static str, test: &'static str) -> FuzzTarget {
+const fn fuzz_target(name: &'static str, package: &'static str, test: &'static str) -> FuzzTarget {
     FuzzTarget { name, package, test, timeout: 5, malloc_mb: 64, length: 4096 }
 }
 
 /// All targets, those with generated inputs first.
 pub const TARGETS: &[FuzzTarget] = &[
-    target("graphql_documents", "graphql", "plan::fuzz::plans_documents_within_limits_or_rejects_them"),
-    target(
+    fuzz_target("graphql_documents", "graphql", "plan::fuzz::plans_documents_within_limits_or_rejects_them"),
+    fuzz_target(
         "graphql_answers",
         "graphql",
         "plan::fuzz::any_service_responses_yield_a_json_response_within_the_limit",
     ),
-    target("openapi_requests", "graphql", "rest::fuzz::requests_of_any_document_match_its_declarations"),
-    target(
+    fuzz_target("openapi_requests", "graphql", "rest::fuzz::requests_of_any_document_match_its_declarations"),
+    fuzz_target(
         "aggregate_answers",
         "aggregate",
         "fuzz::any_upstream_responses_give_a_bounded_response_or_a_problem",
     ),
-    target(
+    fuzz_target(
         "worker_frames",
         "script-runtime",
         "workers::fuzz::arbitrary_frames_reach_their_runs_in_order_or_end_the_connection",
     ),
-    target("http2_frames", "gateway", "server::connection::fuzz::follows_the_protocol_for_any_frames"),
-    target(
+    fuzz_target("http2_frames", "gateway", "server::connection::fuzz::follows_the_protocol_for_any_frames"),
+    fuzz_target(
         "client_http1",
         "gateway",
         "server::http1::tests::fuzz::never_panics_and_does_not_depend_on_the_split",
     ),
-    target("credentials", "gateway", "fuzz::never_authenticates_without_the_secret"),
-    target("forwarded_headers", "gateway", "fuzz::ignores_forwarding_headers_of_untrusted_peers"),
-    target("upstream_http1", "services", "transport::http1::tests::fuzz::decodes_a_response_in_any_pieces"),
-    target("request_headers", "services", "fuzz::headers_from_outside_are_checked_and_stripped"),
-    target("call_targets", "services", "fuzz::a_target_stays_below_its_service"),
-    target(
+    fuzz_target("credentials", "gateway", "fuzz::never_authenticates_without_the_secret"),
+    fuzz_target("forwarded_headers", "gateway", "fuzz::ignores_forwarding_headers_of_untrusted_peers"),
+    fuzz_target(
+        "upstream_http1",
+        "services",
+        "transport::http1::tests::fuzz::decodes_a_response_in_any_pieces",
+    ),
+    fuzz_target("request_headers", "services", "fuzz::headers_from_outside_are_checked_and_stripped"),
+    fuzz_target("call_targets", "services", "fuzz::a_target_stays_below_its_service"),
+    fuzz_target(
         "graphql_responses",
         "graphql",
         "remote::fuzz::any_response_gives_each_target_a_result_with_valid_references",
     ),
-    target(
+    fuzz_target(
         "state_changes",
         "script-runtime",
         "state::fuzz::an_accepted_change_set_yields_a_value_and_a_refused_one_has_no_effect",
     ),
-    target("json_documents", "json", "fuzz::agrees_with_serde_json_and_never_panics"),
-    target("json_tokens", "json", "fuzz::all_implementations_find_the_same_tokens"),
-    target("dedup_decoder", "dedup", "fuzz::decodes_arbitrary_input_to_json_within_the_cap_without_panics"),
-    target("dedup_round_trip", "dedup", "fuzz::encoded_text_decodes_to_the_original"),
-    target("query_requests", "query", "fuzz::parses_a_request_or_blames_the_client"),
-    target("query_modules", "query", "fuzz::checks_a_damaged_module_without_panic"),
-    target("typescript", "query", "fuzz::strips_types_without_moving_tokens"),
-    target("filter_headers", "filter", "fuzz::parsed_header_lists_round_trip"),
+    fuzz_target("json_documents", "json", "fuzz::agrees_with_serde_json_and_never_panics"),
+    fuzz_target("json_tokens", "json", "fuzz::all_implementations_find_the_same_tokens"),
+    fuzz_target(
+        "dedup_decoder",
+        "dedup",
+        "fuzz::decodes_arbitrary_input_to_json_within_the_cap_without_panics",
+    ),
+    fuzz_target("dedup_round_trip", "dedup", "fuzz::encoded_text_decodes_to_the_original"),
+    fuzz_target("query_requests", "query", "fuzz::parses_a_request_or_blames_the_client"),
+    fuzz_target("query_modules", "query", "fuzz::checks_a_damaged_module_without_panic"),
+    fuzz_target("typescript", "query", "fuzz::strips_types_without_moving_tokens"),
+    fuzz_target("filter_headers", "filter", "fuzz::parsed_header_lists_round_trip"),
 ];

@@ -10,7 +10,7 @@ use tokio::process::Child;
 use tokio::task::spawn_blocking;
 use tungstenite::{Message, WebSocket};
 
-use super::page::chromium;
+use super::page::start_chromium;
 use crate::graphql::GraphqlGateway;
 
 /// Helpers for scripts on the page. `until` waits for an element with a mutation observer instead of polling.
@@ -27,7 +27,7 @@ const UNTIL: &str = "
 /// A page that is driven over the DevTools protocol.
 struct DrivenPage {
     socket: WebSocket<TcpStream>,
-    said: u64,
+    last_id: u64,
 }
 
 impl DrivenPage {
@@ -35,17 +35,17 @@ impl DrivenPage {
     fn open(port: u16, url: &str) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         let (socket, _) = tungstenite::client(url, stream).expect("a WebSocket");
-        Self { socket, said: 0 }
+        Self { socket, last_id: 0 }
     }
 
-    fn say(&mut self, method: &str, params: &Value) -> Value {
-        self.said += 1;
-        let message = json!({ "id": self.said, "method": method, "params": params });
+    fn send_command(&mut self, method: &str, params: &Value) -> Value {
+        self.last_id += 1;
+        let message = json!({ "id": self.last_id, "method": method, "params": params });
         self.socket.send(Message::text(message.to_string())).expect("sent");
         loop {
             let Message::Text(text) = self.socket.read().expect("an answer") else { continue };
             let answer: Value = serde_json::from_str(&text).expect("JSON");
-            if answer["id"] == self.said {
+            if answer["id"] == self.last_id {
                 assert_eq!(answer.get("error"), None, "{method}");
                 return answer["result"].clone();
             }
@@ -53,17 +53,17 @@ impl DrivenPage {
     }
 
     /// Evaluates a script on the page and returns its result.
-    fn run(&mut self, script: &str) -> Value {
+    fn evaluate(&mut self, script: &str) -> Value {
         let expression = format!("(async () => {{ {UNTIL} {script} }})()");
         let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
-        let answer = self.say("Runtime.evaluate", &params);
+        let answer = self.send_command("Runtime.evaluate", &params);
         assert_eq!(answer.get("exceptionDetails"), None, "{answer:#}");
         answer["result"]["value"].clone()
     }
 }
 
 /// Returns the DevTools port that the browser chose.
-async fn port(profile: &Path, browser: &mut Child) -> u16 {
+async fn devtools_port(profile: &Path, browser: &mut Child) -> u16 {
     let file = profile.join("DevToolsActivePort");
     with_timeout("Chromium's port", async {
         loop {
@@ -79,7 +79,7 @@ async fn port(profile: &Path, browser: &mut Child) -> u16 {
 }
 
 /// Returns the DevTools URL of the browser's empty page.
-async fn page(port: u16) -> String {
+async fn page_url(port: u16) -> String {
     let list = format!("http://127.0.0.1:{port}/json/list");
     with_timeout("Chromium's page", async {
         loop {
@@ -99,24 +99,24 @@ async fn graphiql_shows_the_schema_and_runs_a_query() {
     let folder = tempfile::tempdir().expect("a folder");
     let query = "%7B%20agent(id%3A%202)%20%7B%20name%20%7D%20%7D";
     let url = format!("{}#query={query}", served.url("/graphql"));
-    let mut browser = chromium("about:blank", folder.path(), &["--remote-debugging-port=0"]);
-    let port = port(&folder.path().join("profile"), &mut browser).await;
-    let page = page(port).await;
+    let mut browser = start_chromium("about:blank", folder.path(), &["--remote-debugging-port=0"]);
+    let port = devtools_port(&folder.path().join("profile"), &mut browser).await;
+    let page = page_url(port).await;
     let seen = with_timeout("GraphiQL", async {
         spawn_blocking(move || {
             let mut page = DrivenPage::open(port, &page);
-            page.say("Page.navigate", &json!({ "url": url }));
+            page.send_command("Page.navigate", &json!({ "url": url }));
             // GraphiQL ignores a query that is run before it has the schema.
-            let schema = page.run(
+            let schema = page.evaluate(
                 "(await until(() => $('[aria-label=\"Show Documentation Explorer\"]'))).click();
                  (await until(() => [...document.querySelectorAll('.graphiql-doc-explorer a')].find((link) => link.innerText === 'Query'))).click();
                  return (await until(() => $('.graphiql-doc-explorer')?.innerText.includes('agents') && $('.graphiql-doc-explorer'))).innerText;",
             );
-            let answer = page.run(
+            let answer = page.evaluate(
                 "$('.graphiql-execute-button').click();
                  return (await until(() => $('.graphiql-response .CodeMirror-code')?.innerText.includes('Bob') && $('.graphiql-response .CodeMirror-code'))).innerText;",
             );
-            let outside = page.run("return performance.getEntriesByType('resource').map((entry) => entry.name);");
+            let outside = page.evaluate("return performance.getEntriesByType('resource').map((entry) => entry.name);");
             (answer, schema, outside)
         })
         .await

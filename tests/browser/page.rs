@@ -34,7 +34,7 @@ const FLAGS: &[&str] = &[
     "--disable-sync",
 ];
 /// The names of the binary on different systems.
-const NAMES: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
+const BINARY_NAMES: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
 /// The client library, imported by pages as `/client.js`, and its own import.
 const CLIENT: &str = include_str!("../../sdk/javascript/client.js");
@@ -91,7 +91,7 @@ impl BrowserPage {
         let server =
             tokio::spawn(serve(self.listener, PageServerState { script, reports, until: until_came }));
         let folder = tempfile::tempdir().expect("a folder");
-        let mut chromium = chromium(&url, folder.path(), &[]);
+        let mut chromium = start_chromium(&url, folder.path(), &[]);
         let until = async {
             until.await;
             came.send_replace(true);
@@ -112,8 +112,8 @@ impl BrowserPage {
 }
 
 /// Starts Chromium with this address and further flags.
-pub(super) fn chromium(url: &str, folder: &Path, flags: &[&str]) -> Child {
-    let mut command = Command::new(binary());
+pub(super) fn start_chromium(url: &str, folder: &Path, flags: &[&str]) -> Child {
+    let mut command = Command::new(chromium_path());
     command
         .args(FLAGS)
         .args(flags)
@@ -123,12 +123,12 @@ pub(super) fn chromium(url: &str, folder: &Path, flags: &[&str]) -> Child {
     command.kill_on_drop(true).spawn().expect("Chromium starts")
 }
 
-fn binary() -> PathBuf {
+fn chromium_path() -> PathBuf {
     if let Some(named) = std::env::var_os("ORFA_CHROMIUM") {
         return named.into();
     }
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    let found = NAMES.iter().find_map(|name| {
+    let found = BINARY_NAMES.iter().find_map(|name| {
         std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
     });
     found.expect(
@@ -141,12 +141,12 @@ async fn serve(listener: TcpListener, site: PageServerState) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         let site = site.clone();
-        let service = service_fn(move |request| answer(request, site.clone()));
+        let service = service_fn(move |request| handle_request(request, site.clone()));
         connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
     }
 }
 
-async fn answer(
+async fn handle_request(
     request: Request<Incoming>,
     mut site: PageServerState,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
@@ -160,21 +160,21 @@ async fn answer(
             let _ = site.until.wait_for(|came| *came).await;
             Ok(Response::default())
         }
-        "/client.js" => Ok(typed("text/javascript", CLIENT)),
-        "/dedup.js" => Ok(typed("text/javascript", DEDUP)),
-        _ => Ok(page(site.script)),
+        "/client.js" => Ok(typed_response("text/javascript", CLIENT)),
+        "/dedup.js" => Ok(typed_response("text/javascript", DEDUP)),
+        _ => Ok(page_response(site.script)),
     }
 }
 
 /// Returns the page, with a cookie for its visitor. A failing script reports its error.
-fn page(script: &str) -> Response<Full<Bytes>> {
-    let mut response = typed("text/html", format!("{OPENING}{script}</script>"));
+fn page_response(script: &str) -> Response<Full<Bytes>> {
+    let mut response = typed_response("text/html", format!("{OPENING}{script}</script>"));
     let cookie = HeaderValue::from_static("visitor=seven; Path=/; SameSite=Lax; HttpOnly");
     response.headers_mut().insert(SET_COOKIE, cookie);
     response
 }
 
-fn typed(content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+fn typed_response(content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response

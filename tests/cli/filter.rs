@@ -1,6 +1,6 @@
 //! `orfa filter`: a module is tested without a gateway.
 
-use super::{folder, run, text};
+use super::{create_folder, lossy_text, run_orfa};
 
 /// A filter that logs `yes` and adds `x-seen: yes` to the response. It refuses a config of exactly three
 /// bytes.
@@ -20,15 +20,15 @@ const MODULE: &str = r#"(module
         (drop (call $add (i32.const 2) (i32.const 16) (i32.const 6) (i32.const 32) (i32.const 3)))
         (i32.const 0)))"#;
 
-fn with_module() -> tempfile::TempDir {
-    let folder = folder(&[]);
+fn module_folder() -> tempfile::TempDir {
+    let folder = create_folder(&[]);
     std::fs::write(folder.path().join("m.wasm"), wat::parse_str(MODULE).expect("a module")).expect("written");
     folder
 }
 
 #[tokio::test]
 async fn test_prints_calls_between_module_and_host_and_the_response() {
-    let folder = with_module();
+    let folder = module_folder();
     let arguments = [
         "filter",
         "test",
@@ -46,9 +46,9 @@ async fn test_prints_calls_between_module_and_host_and_the_response() {
         "--response-body",
         "made",
     ];
-    let output = run(folder.path(), &arguments).await;
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let said = text(&output.stdout);
+    let output = run_orfa(folder.path(), &arguments).await;
+    assert_eq!(output.status.code(), Some(0), "{}", lossy_text(&output.stderr));
+    let said = lossy_text(&output.stdout);
     let places: Vec<_> = [
         "proxy_on_configure(",
         "  the service receives: POST /a?b=1\n",
@@ -67,16 +67,25 @@ async fn test_prints_calls_between_module_and_host_and_the_response() {
 
 #[tokio::test]
 async fn test_reports_why_a_module_is_refused() {
-    let folder = with_module();
-    let refused = run(folder.path(), &["filter", "test", "m.wasm", "--config", "abc"]).await;
+    let folder = module_folder();
+    let refused = run_orfa(folder.path(), &["filter", "test", "m.wasm", "--config", "abc"]).await;
     assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("(filter-config-refused)"), "{}", text(&refused.stderr));
-    let host = run(folder.path(), &["filter", "test", "m.wasm", "--config", "four", "--host", "a/b"]).await;
-    assert!(text(&host.stderr).contains("(filter-host-invalid)"), "{}", text(&host.stderr));
-    let missing = run(folder.path(), &["filter", "test", "none.wasm"]).await;
-    assert!(text(&missing.stderr).contains("(filter-module-unreadable)"), "{}", text(&missing.stderr));
+    assert!(
+        lossy_text(&refused.stderr).contains("(filter-config-refused)"),
+        "{}",
+        lossy_text(&refused.stderr)
+    );
+    let host =
+        run_orfa(folder.path(), &["filter", "test", "m.wasm", "--config", "four", "--host", "a/b"]).await;
+    assert!(lossy_text(&host.stderr).contains("(filter-host-invalid)"), "{}", lossy_text(&host.stderr));
+    let missing = run_orfa(folder.path(), &["filter", "test", "none.wasm"]).await;
+    assert!(
+        lossy_text(&missing.stderr).contains("(filter-module-unreadable)"),
+        "{}",
+        lossy_text(&missing.stderr)
+    );
     let wrong =
-        run(folder.path(), &["filter", "test", "m.wasm", "--config", "four", "--request", "GET"]).await;
+        run_orfa(folder.path(), &["filter", "test", "m.wasm", "--config", "four", "--request", "GET"]).await;
     assert_eq!(wrong.status.code(), Some(64));
-    assert!(text(&wrong.stderr).contains("(bad-request)"), "{}", text(&wrong.stderr));
+    assert!(lossy_text(&wrong.stderr).contains("(bad-request)"), "{}", lossy_text(&wrong.stderr));
 }

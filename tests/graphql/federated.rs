@@ -8,16 +8,16 @@ use testkit::{GatewayProcess, http, with_timeout};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use super::node;
+use super::node_command;
 use crate::orfa;
-use crate::support::admin;
+use crate::support::admin_url;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/graphql");
 const SUPERGRAPH: &str = include_str!("supergraph.graphql");
 
 /// Starts a subgraph and returns its port.
-async fn subgraph(name: &str) -> (Child, u16) {
-    let mut child = node("subgraphs.mjs");
+async fn start_subgraph(name: &str) -> (Child, u16) {
+    let mut child = node_command("subgraphs.mjs");
     let child = child.arg(format!("{FOLDER}/{name}.graphql")).stdout(Stdio::piped());
     let mut child = child.spawn().expect("node runs");
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
@@ -32,7 +32,7 @@ struct FederatedGateway {
 
 impl FederatedGateway {
     async fn new() -> Self {
-        let (products, reviews) = tokio::join!(subgraph("products"), subgraph("reviews"));
+        let (products, reviews) = tokio::join!(start_subgraph("products"), start_subgraph("reviews"));
         let service = |name: &str, port: u16| {
             format!("  {name}: {{ url: 'http://127.0.0.1:{port}', graphql: {{ federated: true }} }}\n")
         };
@@ -50,7 +50,7 @@ services:
         );
         let gateway =
             GatewayProcess::start_with(orfa(), &config, &[("supergraph.graphql", SUPERGRAPH)]).await;
-        let url = format!("{}/readyz", admin(&gateway).await);
+        let url = format!("{}/readyz", admin_url(&gateway).await);
         with_timeout("the subgraphs' schemas", async {
             while http::request("GET", &url, &[], "").await.expect("an answer").status != 200 {}
         })
@@ -58,7 +58,7 @@ services:
         Self { gateway, _subgraphs: [products.0, reviews.0] }
     }
 
-    async fn ask(&self, path: &str, query: &str) -> Value {
+    async fn send_query(&self, path: &str, query: &str) -> Value {
         let headers = [("content-type", "application/json")];
         let body = json!({ "query": query }).to_string();
         let url = format!("{}{path}", self.gateway.url);
@@ -79,7 +79,7 @@ async fn answers_over_precomposed_and_composed_supergraphs() {
         ]);
         let data =
             json!({ "products": products, "product": null, "latest": { "product": { "shipping": 60 } } });
-        assert_eq!(served.ask(path, query).await, json!({ "data": data }), "{path}");
+        assert_eq!(served.send_query(path, query).await, json!({ "data": data }), "{path}");
     }
     for (path, body, price) in [("/ready", "dear", 900), ("/composed", "cheap", 899)] {
         let mutation = format!(
@@ -88,9 +88,9 @@ async fn answers_over_precomposed_and_composed_supergraphs() {
         let data = json!({
             "price": { "price": price, "shipping": 60 }, "review": { "body": body, "product": { "name": "chair" } },
         });
-        assert_eq!(served.ask(path, &mutation).await, json!({ "data": data }), "{path}");
+        assert_eq!(served.send_query(path, &mutation).await, json!({ "data": data }), "{path}");
     }
-    let latest = served.ask("/ready", "{ latest { body } }").await;
+    let latest = served.send_query("/ready", "{ latest { body } }").await;
     assert_eq!(latest, json!({ "data": { "latest": { "body": "cheap" } } }));
 }
 

@@ -25,7 +25,7 @@ const VIEWS: &[&str] = &[
 ];
 
 /// Returns the bytes of a view: some views show six or eight bytes instead of four.
-fn shown(view: &str) -> &'static [u8] {
+fn visible_bytes(view: &str) -> &'static [u8] {
     match view {
         view if view.starts_with("resized") => &[2, 3, 4, 5, 6, 7],
         view if view.contains("64Array") => &[2, 3, 4, 5, 6, 7, 8, 9],
@@ -34,14 +34,14 @@ fn shown(view: &str) -> &'static [u8] {
 }
 
 /// Buffers and views without bytes, because `transfer()` moved them to another buffer.
-const DETACHED: &[&str] = &[
+const DETACHED_VIEWS: &[&str] = &[
     "detached((buffer) => new Uint8Array(buffer))",
     "detached((buffer) => new DataView(buffer))",
     "detached((buffer) => buffer)",
 ];
 
 /// Views that no longer show any bytes, because their buffer is too short.
-const SHRUNK: &[&str] = &[
+const SHRUNK_VIEWS: &[&str] = &[
     "resized(8, 1, (buffer) => new Uint8Array(buffer, 2, 4))",
     "resized(8, 1, (buffer) => new DataView(buffer, 2, 4))",
     "resized(8, 1, (buffer) => new Uint16Array(buffer))",
@@ -67,11 +67,11 @@ fn program(view: &str, way: &str) -> TestQuery {
         const whole = async (answer) => new Uint8Array(await (await answer).arrayBuffer());
         export default async (_, {{ up }}) => {{ const view = {view}; return {way}; }}"
     );
-    TestQuery::javascript(&source).at("/write")
+    TestQuery::javascript(&source).with_path("/write")
 }
 
 /// Expressions that pass bytes out of a program.
-const WAYS: &[&str] = &[
+const OUTPUT_EXPRESSIONS: &[&str] = &[
     "VIEW",
     "new Response(VIEW)",
     "await new Response(VIEW).bytes()",
@@ -85,9 +85,9 @@ const WAYS: &[&str] = &[
 async fn every_view_outputs_exactly_its_own_bytes() {
     let house = TestGateway::shared().await;
     for view in VIEWS {
-        for way in WAYS {
+        for way in OUTPUT_EXPRESSIONS {
             let answer = program(view, way).send(&house).await;
-            assert_eq!(&*answer.body, shown(view), "{view} by {way}: {}", answer.text());
+            assert_eq!(&*answer.body, visible_bytes(view), "{view} by {way}: {}", answer.text());
         }
     }
 }
@@ -95,8 +95,8 @@ async fn every_view_outputs_exactly_its_own_bytes() {
 #[tokio::test]
 async fn views_of_shrunk_buffers_are_empty() {
     let house = TestGateway::shared().await;
-    for view in SHRUNK {
-        for way in WAYS {
+    for view in SHRUNK_VIEWS {
+        for way in OUTPUT_EXPRESSIONS {
             let answer = program(view, way).send(&house).await;
             assert_eq!(&*answer.body, b"", "{view} by {way}: {}", answer.text());
         }
@@ -106,19 +106,19 @@ async fn views_of_shrunk_buffers_are_empty() {
 #[tokio::test]
 async fn detached_buffers_are_rejected_instead_of_sent_empty() {
     let house =
-        TestGateway::own("  - { path: /write, query: { services: [up], methods: [GET, POST] } }").await;
-    for view in DETACHED {
+        TestGateway::start("  - { path: /write, query: { services: [up], methods: [GET, POST] } }").await;
+    for view in DETACHED_VIEWS {
         for (way, code) in [
             ("VIEW", "program-bad-answer"),
             ("new Response(VIEW)", "program-threw"),
             ("await up.post('/echo', VIEW)", "program-threw"),
             ("await up.fetch('/echo', { method: 'POST', body: VIEW })", "program-threw"),
         ] {
-            let document = house.refuse(program(view, way), 422, code).await;
+            let document = house.expect_problem(program(view, way), 422, code).await;
             let detail = document["detail"].as_str().unwrap_or_default();
             assert!(detail.contains("this ArrayBuffer is detached"), "{view} by {way}: {document}");
         }
-        assert_eq!(house.answer(program(view, "new TextDecoder().decode(VIEW)")).await, "", "{view}");
+        assert_eq!(house.expect_text(program(view, "new TextDecoder().decode(VIEW)")).await, "", "{view}");
     }
     assert_eq!(house.upstream.hits("/echo"), 0, "a body was sent");
 }
@@ -128,8 +128,8 @@ async fn posts_bytes_as_octet_stream() {
     let house = TestGateway::shared().await;
     for view in VIEWS {
         let way = "(({ headers, body }) => headers['content-type'] + ' ' + body.length)(await up.post('/echo', VIEW))";
-        let told = format!("application/octet-stream {}", shown(view).len());
-        assert_eq!(house.answer(program(view, way)).await, told, "{view}");
+        let told = format!("application/octet-stream {}", visible_bytes(view).len());
+        assert_eq!(house.expect_text(program(view, way)).await, told, "{view}");
     }
 }
 
@@ -155,7 +155,7 @@ async fn only_genuine_buffers_and_views_count_as_bytes() {
         ["Object.create(ArrayBuffer.prototype)", "Object.create(DataView.prototype)", "{ __proto__: all }"]
     {
         let way = "(() => { try { return new Response(VIEW) && 'taken' } catch (e) { return e.name } })()";
-        assert_eq!(house.answer(program(fake, way)).await, "TypeError", "{fake}");
+        assert_eq!(house.expect_text(program(fake, way)).await, "TypeError", "{fake}");
     }
     let tampered = "(() => {
         Object.defineProperty(DataView.prototype, 'byteLength', { get: () => 1e9 });
@@ -182,19 +182,19 @@ async fn url_search_params_delete_and_has_accept_a_value() {
         let way = format!(
             "(() => {{ const p = new URLSearchParams('a=1&a=2&b=1&a=3'); {change}; return String(p) }})()"
         );
-        assert_eq!(house.answer(program("0", &way)).await, told, "{change}");
+        assert_eq!(house.expect_text(program("0", &way)).await, told, "{change}");
     }
     let has = "(() => { const p = new URLSearchParams('a=1&a=2');
         return [p.has('a', '2'), p.has('a', 2), p.has('a', '3'), p.has('b', '2'), p.has('a'), p.has('a', undefined)] })()";
-    assert_eq!(house.answer(program("0", has)).await, "[true,true,false,false,true,true]");
+    assert_eq!(house.expect_text(program("0", has)).await, "[true,true,false,false,true,true]");
     let texts = r"(() => { const p = new URLSearchParams({ 'a\ud800': '\0' });
         return [p.has('a\ufffd', '\0'), String(p), p.get('a\udc00').length] })()";
-    assert_eq!(house.answer(program("0", texts)).await, "[true,\"a%EF%BF%BD=%00\",1]");
+    assert_eq!(house.expect_text(program("0", texts)).await, "[true,\"a%EF%BF%BD=%00\",1]");
 }
 
 #[tokio::test]
 async fn get_random_values_throws_above_its_limit() {
     let house = TestGateway::shared().await;
     let way = "(() => { try { crypto.getRandomValues(new Uint8Array(65537)); return 'filled' } catch (e) { return e.name } })()";
-    assert_eq!(house.answer(program("0", way)).await, "RangeError");
+    assert_eq!(house.expect_text(program("0", way)).await, "RangeError");
 }

@@ -5,24 +5,24 @@ use serde_json::{Value, json};
 use crate::support::{TestGateway, TestQuery};
 
 /// Sends a JavaScript program, asserts that it is refused with this code, and returns the problem.
-async fn refuse(source: &str, code: &str) -> Value {
+async fn expect_problem(source: &str, code: &str) -> Value {
     let house = TestGateway::shared().await;
-    house.refuse(TestQuery::javascript(source), 422, code).await
+    house.expect_problem(TestQuery::javascript(source), 422, code).await
 }
 
 /// Returns the line and column of a problem.
-fn place(document: &Value) -> (u64, u64) {
+fn problem_location(document: &Value) -> (u64, u64) {
     (document["line"].as_u64().unwrap_or_default(), document["column"].as_u64().unwrap_or_default())
 }
 
 #[tokio::test]
 async fn source_that_does_not_parse() {
-    let document = refuse("export default async () => {\n  let a = ;\n}", "program-syntax").await;
-    assert_eq!(place(&document), (2, 11), "{document}");
+    let document = expect_problem("export default async () => {\n  let a = ;\n}", "program-syntax").await;
+    assert_eq!(problem_location(&document), (2, 11), "{document}");
     for source in
         ["export default {", "}", "export default () => 'open", "/", "let a; let a;", "return 1", "\u{0}"]
     {
-        assert_eq!(place(&refuse(source, "program-syntax").await).0, 1, "{source}");
+        assert_eq!(problem_location(&expect_problem(source, "program-syntax").await).0, 1, "{source}");
     }
 }
 
@@ -30,29 +30,29 @@ async fn source_that_does_not_parse() {
 async fn typescript_that_does_not_parse() {
     let house = TestGateway::shared().await;
     let wrong = "interface A { b: string }\nexport default (a: A): => 1";
-    let document = house.refuse(TestQuery::typescript(wrong), 422, "program-syntax").await;
-    assert_eq!(place(&document).0, 2, "{document}");
+    let document = house.expect_problem(TestQuery::typescript(wrong), 422, "program-syntax").await;
+    assert_eq!(problem_location(&document).0, 2, "{document}");
     for not_erasable in [
         "enum A { B }",
         "namespace a { export const b = 1 }",
         "class A { constructor(private b: string) {} }",
     ] {
         let source = format!("\n{not_erasable}\nexport default () => 1");
-        let document = house.refuse(TestQuery::typescript(&source), 422, "program-syntax").await;
-        assert_eq!(place(&document).0, 2, "{not_erasable}: {document}");
+        let document = house.expect_problem(TestQuery::typescript(&source), 422, "program-syntax").await;
+        assert_eq!(problem_location(&document).0, 2, "{not_erasable}: {document}");
         assert!(document["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{document}");
     }
 }
 
 #[tokio::test]
-async fn uncaught_exceptions() {
+async fn reports_uncaught_exceptions() {
     let source = "export default async () => {\n  await 0;\n  throw new RangeError('too far');\n}";
-    let document = refuse(source, "program-threw").await;
+    let document = expect_problem(source, "program-threw").await;
     assert!(
         document["detail"].as_str().is_some_and(|text| text.starts_with("RangeError: too far")),
         "{document}"
     );
-    assert_eq!(place(&document), (3, 13), "{document}");
+    assert_eq!(problem_location(&document), (3, 13), "{document}");
     for source in [
         "throw new Error('at the top')",
         "export default () => { throw 1 }",
@@ -67,7 +67,7 @@ async fn uncaught_exceptions() {
         "export default () => ({ toJSON() { throw new Error('in toJSON') } })",
         "await Promise.reject(new Error('at the top'))",
     ] {
-        refuse(source, "program-threw").await;
+        expect_problem(source, "program-threw").await;
     }
 }
 
@@ -76,8 +76,8 @@ async fn lines_and_columns_are_those_of_the_typescript() {
     let house = TestGateway::shared().await;
     let source = "type Item<T> = {\n  id: T;\n};\ninterface Input { item?: Item<number> }\n\n\
         export default async function (input: Input, _: unknown): Promise<number> {\n  const n: number = 1 as any as number; throw new Error('here'); return n satisfies number;\n}";
-    let document = house.refuse(TestQuery::typescript(source), 422, "program-threw").await;
-    assert_eq!(place(&document), (7, 51), "{document}");
+    let document = house.expect_problem(TestQuery::typescript(source), 422, "program-threw").await;
+    assert_eq!(problem_location(&document), (7, 51), "{document}");
 }
 
 #[tokio::test]
@@ -87,12 +87,12 @@ async fn promises_that_never_settle() {
         "export default async () => { await { then() {} } }",
         "await new Promise(() => {}); export default () => 1",
     ] {
-        refuse(source, "program-stalled").await;
+        expect_problem(source, "program-stalled").await;
     }
 }
 
 #[tokio::test]
-async fn loops_without_end() {
+async fn stops_endless_loops() {
     for source in [
         "export default () => { for (;;); }",
         "for (;;); export default () => 1",
@@ -111,15 +111,15 @@ async fn loops_without_end() {
             "{source}: {document}"
         );
     }
-    refuse("export default async () => { for (;;) await 0 }", "limit-cpu").await;
+    expect_problem("export default async () => { for (;;) await 0 }", "limit-cpu").await;
 }
 
 #[tokio::test]
-async fn recursion_without_end() {
+async fn stops_endless_recursion() {
     let deep = "export default () => {\n  const deep = () => deep() + 1;\n  return deep();\n}";
-    let document = refuse(deep, "program-threw").await;
+    let document = expect_problem(deep, "program-threw").await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("RangeError")), "{document}");
-    assert_eq!(place(&document).0, 2, "{document}");
+    assert_eq!(problem_location(&document).0, 2, "{document}");
     for source in [
         "export default () => { const a = []; a[0] = a; return JSON.stringify(a) }",
         "export default () => { const deep = { toJSON() { return JSON.stringify(deep) } }; return deep }",
@@ -133,11 +133,11 @@ async fn recursion_without_end() {
         let code = document["code"].as_str().unwrap_or("none");
         assert!(["program-threw", "program-trapped", "limit-cpu"].contains(&code), "{source}: {document}");
     }
-    TestGateway::shared().await.still_answers("/query").await;
+    TestGateway::shared().await.assert_responsive("/query").await;
 }
 
 #[tokio::test]
-async fn allocation_without_end() {
+async fn stops_endless_allocation() {
     let house = TestGateway::shared().await;
     for source in [
         "export default () => { const all = []; for (;;) all.push(new Uint8Array(1 << 16)) }",
@@ -149,7 +149,7 @@ async fn allocation_without_end() {
     ] {
         // A memory limit below the route's, so that the CPU limit does not come first on a busy machine.
         let program = TestQuery::javascript(source).limit("memory=6000000");
-        house.refuse(program, 422, "limit-memory").await;
+        house.expect_problem(program, 422, "limit-memory").await;
     }
 }
 
@@ -158,13 +158,13 @@ async fn json_that_is_nested_deeply() {
     let house = TestGateway::shared().await;
     let nested = format!("{}{}", "[".repeat(20_000), "]".repeat(20_000));
     let program = TestQuery::javascript("export default (input) => input.length").limit("cpu=300");
-    house.refuse(program.clone().input(&nested), 422, "program-trapped").await;
-    house.refuse(program.clone().input("{\"a\":"), 422, "program-refused").await;
-    assert_eq!(house.answer(program.input("[[],[[]]]")).await, "2");
+    house.expect_problem(program.clone().input(&nested), 422, "program-trapped").await;
+    house.expect_problem(program.clone().input("{\"a\":"), 422, "program-refused").await;
+    assert_eq!(house.expect_text(program.input("[[],[[]]]")).await, "2");
     let build = "export default () => { let a = []; for (let i = 0; i < 20000; i++) a = [a]; return a }";
     let code = TestQuery::javascript(build).send(&house).await.json()["code"].clone();
     assert!(code == "program-trapped" || code == "program-threw", "{code}");
-    house.still_answers("/query").await;
+    house.assert_responsive("/query").await;
 }
 
 #[tokio::test]
@@ -188,10 +188,10 @@ async fn globals_that_were_tampered_with() {
         "Object.defineProperty(Symbol.prototype, Symbol.toPrimitive, { value() { throw 1 } })",
     ] {
         let source = format!("export default async (_, {{ up }}) => {{ {tampering}; {plain} }}");
-        let answer = house.answer(TestQuery::javascript(&source)).await;
+        let answer = house.expect_text(TestQuery::javascript(&source)).await;
         let found: Value = serde_json::from_str(&answer).unwrap_or_default();
         assert_eq!(found, expected, "{tampering}");
-        house.still_answers("/query").await;
+        house.assert_responsive("/query").await;
     }
 }
 
@@ -213,7 +213,7 @@ async fn promises_that_were_tampered_with_do_not_affect_other_runs() {
             format!("export default async (_, {{ up }}) => {{ {tampering}; return await up.get('/json') }}");
         let answer = TestQuery::javascript(&source).send(&house).await;
         assert!([200, 422].contains(&answer.status.as_u16()), "{tampering}: {}", answer.text());
-        house.still_answers("/query").await;
+        house.assert_responsive("/query").await;
     }
 }
 
@@ -227,9 +227,10 @@ async fn services_are_read_only() {
         return [await services.up.get('/json', { n: 1 }), Object.keys(services)];
     }";
     let answer: Value =
-        serde_json::from_str(&house.answer(TestQuery::javascript(source)).await).expect("JSON");
+        serde_json::from_str(&house.expect_text(TestQuery::javascript(source)).await).expect("JSON");
     assert_eq!(answer[1], json!(["dead", "guarded", "impatient", "up"]));
-    let document = refuse("export default (_, { catalog }) => catalog.get('/')", "program-threw").await;
+    let document =
+        expect_problem("export default (_, { catalog }) => catalog.get('/')", "program-threw").await;
     assert!(
         document["detail"].as_str().is_some_and(|text| text.contains("there is no service 'catalog'")),
         "{document}"
@@ -243,7 +244,7 @@ async fn two_runs_share_nothing() {
         "globalThis.n = (globalThis.n ?? 0) + 1; Object.prototype.seen ??= 0; Object.prototype.seen++;
         let own = 0; export default () => [n, {}.seen, ++own]";
     for _ in 0..4 {
-        assert_eq!(house.answer(TestQuery::javascript(count)).await, "[1,1,1]");
+        assert_eq!(house.expect_text(TestQuery::javascript(count)).await, "[1,1,1]");
     }
 }
 
@@ -254,10 +255,10 @@ async fn a_program_is_one_file() {
         "import { a } from './a.js'; export default () => a",
         "export * from 'https://evil.example/x.js'",
     ] {
-        let document = refuse(source, "program-syntax").await;
-        assert_eq!(place(&document).0, 1, "{document}");
+        let document = expect_problem(source, "program-syntax").await;
+        assert_eq!(problem_location(&document).0, 1, "{document}");
     }
-    refuse("export default () => import('fs')", "program-threw").await;
+    expect_problem("export default () => import('fs')", "program-threw").await;
     for name in [
         "process",
         "require",
@@ -272,7 +273,7 @@ async fn a_program_is_one_file() {
     ] {
         let house = TestGateway::shared().await;
         assert_eq!(
-            house.answer(TestQuery::javascript(&format!("export default () => typeof {name}"))).await,
+            house.expect_text(TestQuery::javascript(&format!("export default () => typeof {name}"))).await,
             "undefined",
             "{name}"
         );
@@ -282,6 +283,6 @@ async fn a_program_is_one_file() {
 #[tokio::test]
 async fn problems_include_the_console() {
     let source = "export default () => { console.log('a', { b: [1] }); console.error(new TypeError('c').message); throw new Error('d') }";
-    let document = refuse(source, "program-threw").await;
+    let document = expect_problem(source, "program-threw").await;
     assert_eq!(document["console"], "a {\"b\":[1]}\nc\n", "{document}");
 }

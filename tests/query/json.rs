@@ -3,19 +3,19 @@
 
 use serde_json::json;
 
-use crate::support::{RecordedRun, TestGateway, TestQuery, build, text};
+use crate::support::{RecordedRun, TestGateway, TestQuery, build_c_program, lossy_text};
 
 /// Padding that makes a text long enough to stay in the host.
 const PAD: &str = "const pad = ' '.repeat(5000);";
 
 /// Builds a program that runs each check on `JSON.parse(text)` and on a response with this text, and returns
 /// the checks whose results differ.
-fn both(text: &str, checks: &str) -> TestQuery {
-    both_of(&serde_json::to_string(text).expect("JSON"), checks)
+fn compare_json(text: &str, checks: &str) -> TestQuery {
+    compare_json_expression(&serde_json::to_string(text).expect("JSON"), checks)
 }
 
 /// Like `both`, with a JavaScript expression for the text.
-fn both_of(text: &str, checks: &str) -> TestQuery {
+fn compare_json_expression(text: &str, checks: &str) -> TestQuery {
     TestQuery::javascript(&format!(
         "{PAD}
         const text = {text};
@@ -32,7 +32,7 @@ fn both_of(text: &str, checks: &str) -> TestQuery {
           return different;
         }};"
     ))
-    .at("/write")
+    .with_path("/write")
 }
 
 /// An object whose values, names, texts and lists span several of the host's chunks.
@@ -55,7 +55,7 @@ const ROUTES: &str = "
 
 #[tokio::test]
 async fn objects_of_megabytes_behave_like_parsed_ones() {
-    let house = TestGateway::own(ROUTES).await;
+    let house = TestGateway::start(ROUTES).await;
     for checks in [
         "(v) => [v.first, v.last.x, v.same, v.none, v['kk'], v['k'.repeat(600000)]]",
         "(v) => [v.escaped.length, v.escaped.slice(-3), v.escaped === JSON.parse(text).escaped]",
@@ -66,7 +66,7 @@ async fn objects_of_megabytes_behave_like_parsed_ones() {
         "(v) => v.texts.map((text) => [text.length, text.at(-1)])",
         "(v) => JSON.stringify(v.many) === JSON.stringify(JSON.parse(text).many)",
     ] {
-        assert_eq!(house.answer(both_of(MEGABYTES, checks)).await, "[]", "{checks}");
+        assert_eq!(house.expect_text(compare_json_expression(MEGABYTES, checks)).await, "[]", "{checks}");
     }
 }
 
@@ -137,7 +137,7 @@ async fn large_objects_behave_like_parsed_ones() {
         "(v) => v.b++ + v.b",
     ];
     for some in checks.chunks(18) {
-        assert_eq!(house.answer(both(DOCUMENT, &some.join(",\n"))).await, "[]");
+        assert_eq!(house.expect_text(compare_json(DOCUMENT, &some.join(",\n"))).await, "[]");
     }
 }
 
@@ -150,13 +150,13 @@ async fn large_arrays_behave_like_parsed_ones() {
         (v) => { v.push(1); v[0] = 2; return v; }, (v) => { v[0].id = 7; return v[0]; },
         (v) => v.flat(Infinity), (v) => JSON.stringify(v), (v) => Object.keys(v), (v) => v.map(String),
         (v) => v[3].charCodeAt(0), (v) => v.reverse(), (v) => { const [a, , b] = v; return [a, b]; }";
-    assert_eq!(house.answer(both(text, checks)).await, "[]");
+    assert_eq!(house.expect_text(compare_json(text, checks)).await, "[]");
 }
 
 /// Reading ahead is observable only by its time.
 #[tokio::test]
 async fn members_of_many_objects_behave_like_parsed_ones_in_any_order() {
-    let house = TestGateway::own(
+    let house = TestGateway::start(
         "  - { path: /write, query: { services: [up], methods: [POST], limits: { cpu: 10s, timeout: 30s, memory: 64MiB } } }",
     )
     .await;
@@ -195,7 +195,7 @@ async fn members_of_many_objects_behave_like_parsed_ones_in_any_order() {
         (v) => { const some = v.list.splice(3, 5); v.list.push(...some); return v.list.map((i) => [i.id, i.real]); },
         (v) => v.list.map((i) => Object.keys(i).map((name) => i[name]?.length ?? i[name])), (v) => v.list.map((i) => ({ ...i, id: -i.id })),
         (v) => { for (const i of v.list) i.id; return [v.list.map((i) => i.id), v.list]; }, (v) => v.list.map((i) => i[Symbol.iterator] ?? i.id)";
-    assert_eq!(house.answer(both(&text, checks)).await, "[]");
+    assert_eq!(house.expect_text(compare_json(&text, checks)).await, "[]");
     // The next document takes the place of the freed one.
     let source = "export default async (_, { up }) => {
         const sums = [];
@@ -205,8 +205,8 @@ async fn members_of_many_objects_behave_like_parsed_ones_in_any_order() {
         }
         return sums;
     }";
-    let query = TestQuery::javascript(source).at("/write");
-    assert_eq!(house.answer(query).await, json!([0, 19900, 39800, 59700, 79600, 99500]).to_string());
+    let query = TestQuery::javascript(source).with_path("/write");
+    assert_eq!(house.expect_text(query).await, json!([0, 19900, 39800, 59700, 79600, 99500]).to_string());
 }
 
 #[tokio::test]
@@ -216,8 +216,8 @@ async fn large_responses_are_passed_on_verbatim() {
     let source = format!(
         "{PAD} export default async (_, {{ up }}) => (await up.fetch('/body', {{ method: 'POST', body: '{text}' + pad }})).json();"
     );
-    let query = TestQuery::javascript(&source).at("/write");
-    assert_eq!(house.answer(query.clone()).await, text);
+    let query = TestQuery::javascript(&source).with_path("/write");
+    assert_eq!(house.expect_text(query.clone()).await, text);
     assert_eq!(query.send(&house).await.header("content-type"), "application/json");
 }
 
@@ -234,7 +234,7 @@ async fn parts_of_a_large_response_are_posted_as_json_stringify_writes_them() {
     );
     let part = r#"{"x":1,"y":[{"z":100}]}"#;
     let expected = json!([format!("[{part}]"), format!(r#"{{"part":{part}}}"#)]).to_string();
-    assert_eq!(house.answer(TestQuery::javascript(&source).at("/write")).await, expected);
+    assert_eq!(house.expect_text(TestQuery::javascript(&source).with_path("/write")).await, expected);
 }
 
 #[tokio::test]
@@ -261,8 +261,8 @@ async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
               return {returned};
             }}"#
         );
-        let query = TestQuery::javascript(&source).at("/write");
-        assert_eq!(house.answer(query).await, written, "{returned}");
+        let query = TestQuery::javascript(&source).with_path("/write");
+        assert_eq!(house.expect_text(query).await, written, "{returned}");
     }
     let circle = format!(
         "{PAD} export default async (_, {{ up }}) => {{
@@ -271,7 +271,9 @@ async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
           return v;
         }}"
     );
-    let document = house.refuse(TestQuery::javascript(&circle).at("/write"), 422, "program-bad-answer").await;
+    let document = house
+        .expect_problem(TestQuery::javascript(&circle).with_path("/write"), 422, "program-bad-answer")
+        .await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("circular")), "{document}");
 }
 
@@ -299,7 +301,7 @@ async fn answers_are_serialized_like_json_stringify() {
     "#;
     let answer = async |prepare: &str, returned: &str| {
         let source = format!("{prepare}; const values = () => [{values}]; export default () => {returned};");
-        house.answer(TestQuery::javascript(&source)).await
+        house.expect_text(TestQuery::javascript(&source)).await
     };
     let patched = "Object.prototype.toJSON = function (name) { return this instanceof Date ? 'day' : name === '3' ? undefined : { is: 1 }; }";
     for prepare in ["", patched, "String.prototype.toJSON = Number.prototype.toJSON = () => 'not called'"] {
@@ -310,7 +312,7 @@ async fn answers_are_serialized_like_json_stringify() {
             export default async (_, {{ up }}) => new Response((await up.post('/echo', values())).body);"
         );
         assert_eq!(
-            house.answer(TestQuery::javascript(&sent).at("/write")).await,
+            house.expect_text(TestQuery::javascript(&sent).with_path("/write")).await,
             known,
             "{prepare}, as a body"
         );
@@ -325,7 +327,7 @@ async fn answers_are_serialized_like_json_stringify() {
         ("((a) => (a.d = Object.assign(new Date(0), { toJSON: () => a }), a))({})", "circular"),
     ] {
         let query = TestQuery::javascript(&format!("export default () => {returned};"));
-        let document = house.refuse(query, 422, "program-bad-answer").await;
+        let document = house.expect_problem(query, 422, "program-bad-answer").await;
         assert!(
             document["detail"].as_str().is_some_and(|text| text.contains(told)),
             "{returned}: {document}"
@@ -335,7 +337,7 @@ async fn answers_are_serialized_like_json_stringify() {
         ["{ get a() { throw new Error('mine'); } }", "[{ toJSON() { throw new Error('mine'); } }]"]
     {
         let query = TestQuery::javascript(&format!("export default () => ({returned});"));
-        let document = house.refuse(query, 422, "program-threw").await;
+        let document = house.expect_problem(query, 422, "program-threw").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains("mine")), "{document}");
     }
 }
@@ -357,8 +359,8 @@ async fn reports_invalid_or_too_deep_json_immediately() {
         (nested(20_000), "RangeError: the JSON is nested too deeply, at byte 1024".to_owned()),
         (format!("{}{pad}", nested(1024)), nested(1024)),
     ] {
-        let query = TestQuery::javascript(&source).at("/write").input(&text);
-        assert_eq!(house.answer(query).await, told);
+        let query = TestQuery::javascript(&source).with_path("/write").input(&text);
+        assert_eq!(house.expect_text(query).await, told);
     }
 }
 
@@ -378,13 +380,13 @@ async fn service_errors_describe_an_invalid_large_body() {
         "not-json",
         "up answered 200 to POST /body, with a body that is not JSON",
     ]);
-    assert_eq!(house.answer(TestQuery::javascript(source).at("/write")).await, told.to_string());
+    assert_eq!(house.expect_text(TestQuery::javascript(source).with_path("/write")).await, told.to_string());
 }
 
 #[tokio::test]
 async fn documents_are_freed_with_their_last_object() {
     let limits = "{ cpu: 10s, memory: 8MiB, calls: 40 }";
-    let house = TestGateway::own(&format!(
+    let house = TestGateway::start(&format!(
         "  - {{ path: /query, query: {{ services: [up], methods: [GET, POST], limits: {limits} }} }}"
     ))
     .await;
@@ -395,7 +397,7 @@ async fn documents_are_freed_with_their_last_object() {
         for (let i = 0; i < 40; i++) sum += (await (await up.fetch('/body', { method: 'POST', body })).json())[i].id;
         return sum;
     }";
-    assert_eq!(house.answer(TestQuery::javascript(source)).await, "780");
+    assert_eq!(house.expect_text(TestQuery::javascript(source)).await, "780");
 }
 
 #[tokio::test]
@@ -429,8 +431,8 @@ async fn c_programs_read_large_responses_in_place() {
         "list": list, "big": i64::MAX, "huge": 1.5e300, "a/b": 7, "pad": "p".repeat(6000),
         "escaped": "é \"\n😀", "yes": true, "last": null,
     });
-    let query = TestQuery::module(build(source).await).at("/write").input(&all.to_string());
-    let answer: serde_json::Value = serde_json::from_str(&house.answer(query).await).expect("JSON");
+    let query = TestQuery::module(build_c_program(source).await).with_path("/write").input(&all.to_string());
+    let answer: serde_json::Value = serde_json::from_str(&house.expect_text(query).await).expect("JSON");
     let mut extra = list[1].clone();
     extra["extra"] = json!(1);
     let known = json!([
@@ -444,7 +446,7 @@ async fn c_programs_read_large_responses_in_place() {
 /// Reading ahead is observable only by its time.
 #[tokio::test]
 async fn c_programs_read_members_of_many_items_in_any_order() {
-    let house = TestGateway::own(
+    let house = TestGateway::start(
         "  - { path: /query, query: { services: [up], methods: [POST], limits: { cpu: 10s, timeout: 30s } } }",
     )
     .await;
@@ -503,8 +505,8 @@ async fn c_programs_read_members_of_many_items_in_any_order() {
         "some": some.map(|at| row(&list[at])).collect::<Vec<_>>(),
         "name": "item 0 ",
     });
-    let query = TestQuery::module(build(source).await).input(&json!({ "list": list }).to_string());
-    let answer: serde_json::Value = serde_json::from_str(&house.answer(query).await).expect("JSON");
+    let query = TestQuery::module(build_c_program(source).await).input(&json!({ "list": list }).to_string());
+    let answer: serde_json::Value = serde_json::from_str(&house.expect_text(query).await).expect("JSON");
     assert_eq!(answer, known);
 }
 
@@ -518,14 +520,14 @@ async fn c_programs_fail_on_invalid_or_too_deep_large_responses() {
             if (orfa_try_json(future)) orfa_fail("it is JSON");
             orfa_wait_json(future);
         }"#;
-    let module = build(source).await;
+    let module = build_c_program(source).await;
     let pad = " ".repeat(5000);
     for (text, told) in [
         (format!("[1,{pad}2}}"), "its body is not JSON, at byte 5004"),
         ("[".repeat(20_000), "its body is nested too deeply, at byte 1024"),
     ] {
-        let query = TestQuery::module(module.clone()).at("/write").input(&text);
-        let document = house.refuse(query, 422, "program-refused").await;
+        let query = TestQuery::module(module.clone()).with_path("/write").input(&text);
+        let document = house.expect_problem(query, 422, "program-refused").await;
         let detail = document["detail"].as_str().unwrap_or_default();
         assert!(detail.ends_with(told), "{document}");
     }
@@ -537,17 +539,17 @@ async fn recorded_runs_and_replays_read_large_responses() {
     let javascript = "export default async (_, { up }) => (await up.get('/json', { n: 300 }))[299].name";
     let c = r#"#include <orfa.h>
         void orfa(const void *input, int len) { orfa_done_text(orfa_str(orfa_get_json("http://up/json?n=300"), "", "/299/name")); }"#;
-    let module = build(c).await;
+    let module = build_c_program(c).await;
     for (query, file, program, source) in [
         (TestQuery::javascript(javascript), "q.js", javascript.as_bytes(), ("q.js", javascript)),
         (TestQuery::module(module.clone()), "q.wasm", module.as_slice(), ("q.c", c)),
     ] {
-        assert_eq!(house.answer(query.clone()).await, "item 299");
-        let recorded = RecordedRun::of(query).await;
-        let output = recorded.same(file, program).await;
-        assert_eq!(text(&output.stdout).trim_end(), "item 299");
-        let natively = recorded.natively(source.0, source.1.as_bytes()).await;
-        assert_eq!(text(&natively.stdout).trim_end(), "item 299", "{}", text(&natively.stderr));
+        assert_eq!(house.expect_text(query.clone()).await, "item 299");
+        let recorded = RecordedRun::record(query).await;
+        let output = recorded.assert_replays(file, program).await;
+        assert_eq!(lossy_text(&output.stdout).trim_end(), "item 299");
+        let natively = recorded.run_natively(source.0, source.1.as_bytes()).await;
+        assert_eq!(lossy_text(&natively.stdout).trim_end(), "item 299", "{}", lossy_text(&natively.stderr));
     }
 }
 
@@ -579,7 +581,7 @@ void orfa(const void *input, int len) {{
             // From here on the parts of `all` are indexed.
             each("whole", "all"),
         );
-        let query = TestQuery::module(build(&source).await).at("/write").input(&input);
-        assert_eq!(house.answer(query).await, "1400");
+        let query = TestQuery::module(build_c_program(&source).await).with_path("/write").input(&input);
+        assert_eq!(house.expect_text(query).await, "1400");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::support::{TestGateway, TestQuery, plain, request};
+use crate::support::{TestGateway, TestQuery, plain_module, request_segment};
 
 const MIB: usize = 1 << 20;
 /// The memory limit of the routes; the programs use 32 MiB of it themselves.
@@ -25,16 +25,16 @@ const ROUTES: &str = "
 ";
 /// Grows the memory by 32 MiB and fills everything behind the first two pages with a byte. Each step fills
 /// one mebibyte, because other tasks have no turn during a single instruction.
-const GROWN: &str = "(drop (memory.grow (i32.const 512))) (local.set $i (i32.const 131072))
+const GROW_AND_FILL: &str = "(drop (memory.grow (i32.const 512))) (local.set $i (i32.const 131072))
     (loop (memory.fill (local.get $i) (i32.const BYTE) (i32.const 1048576))
       (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1048576))) (i32.const 33685504))))";
 
-fn filled(byte: u8) -> String {
-    GROWN.replace("BYTE", &byte.to_string())
+fn grow_and_fill(byte: u8) -> String {
+    GROW_AND_FILL.replace("BYTE", &byte.to_string())
 }
 
 /// Returns a field of the process's status (proc_pid_status(5)).
-fn status(house: &TestGateway, name: &str) -> String {
+fn process_status(house: &TestGateway, name: &str) -> String {
     let status = format!("/proc/{}/status", house.gateway.pid().expect("a process"));
     let status = fs::read_to_string(status).expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -42,22 +42,22 @@ fn status(house: &TestGateway, name: &str) -> String {
 }
 
 /// Returns the peak resident size since the last reset, in bytes.
-fn peak(house: &TestGateway) -> usize {
-    status(house, "VmHWM").trim_end_matches("kB").trim().parse::<usize>().expect("a number") * 1024
+fn peak_resident_bytes(house: &TestGateway) -> usize {
+    process_status(house, "VmHWM").trim_end_matches("kB").trim().parse::<usize>().expect("a number") * 1024
 }
 
 /// Sends a query and returns the growth of the process's peak memory, in bytes, with the start of the answer.
-async fn growth(house: &TestGateway, query: TestQuery) -> (usize, String) {
+async fn peak_growth(house: &TestGateway, query: TestQuery) -> (usize, String) {
     let clear = format!("/proc/{}/clear_refs", house.gateway.pid().expect("a process"));
     fs::write(clear, "5").expect("Linux");
-    let before = peak(house);
+    let before = peak_resident_bytes(house);
     let answer = query.send(house).await;
-    (peak(house).saturating_sub(before), answer.text().chars().take(300).collect())
+    (peak_resident_bytes(house).saturating_sub(before), answer.text().chars().take(300).collect())
 }
 
 /// Returns modules that ask the host for a multiple of their own memory, each with a name.
-fn greedy() -> Vec<(&'static str, Vec<u8>)> {
-    let call = request(1024, "GET", "http://up/json?n=1", &[], "");
+fn greedy_modules() -> Vec<(&'static str, Vec<u8>)> {
+    let call = request_segment(1024, "GET", "http://up/json?n=1", &[], "");
     let wait = "(i32.store (i32.const 16) (call $http (i32.const 1024)))
         (drop (call $Future_wait (i32.const 16) (i32.const 1) (i32.const 1)))";
     let same = format!(
@@ -87,7 +87,7 @@ fn greedy() -> Vec<(&'static str, Vec<u8>)> {
     let method = format!("{} (drop (call $http (i32.const 1024)))", field(1024, 131_072, 33_554_432));
     let body = format!("{} (drop (call $http (i32.const 1024)))", field(1048, 131_072, 33_554_432));
     let with = |fields: &str, byte: u8, then: &str| {
-        plain(fields, &format!("(local $i i32) {} {then}", filled(byte)))
+        plain_module(fields, &format!("(local $i i32) {} {then}", grow_and_fill(byte)))
     };
     vec![
         ("logs its whole memory", with("", 0xff, "(call $log (i32.const 131072) (i32.const 33554432))")),
@@ -111,7 +111,7 @@ fn greedy() -> Vec<(&'static str, Vec<u8>)> {
             "answers with 4 MB of its memory",
             with("", b'a', "(call $done (i32.const 131072) (i32.const 4000000))"),
         ),
-        ("waits for many handles", plain(&call, &format!("(local $i i32) {same}"))),
+        ("waits for many handles", plain_module(&call, &format!("(local $i i32) {same}"))),
         ("sends many headers that share bytes", with(&call, b'a', headers)),
         ("sends its whole memory as a URL", with(&call, b'a', &url)),
         ("sends its whole memory as a method", with(&call, b'A', &method)),
@@ -141,22 +141,22 @@ fn greedy() -> Vec<(&'static str, Vec<u8>)> {
 
 #[tokio::test]
 async fn host_functions_allocate_within_the_programs_memory_limit() {
-    let house = TestGateway::own(ROUTES).await;
-    house.still_answers("/query").await;
-    for (what, module) in greedy() {
-        let (grown, answer) = growth(&house, TestQuery::module(module)).await;
+    let house = TestGateway::start(ROUTES).await;
+    house.assert_responsive("/query").await;
+    for (what, module) in greedy_modules() {
+        let (grown, answer) = peak_growth(&house, TestQuery::module(module)).await;
         assert!(grown < LIMIT + SLACK, "{what}: {} MiB: {answer}", grown / MIB);
-        house.still_answers("/query").await;
+        house.assert_responsive("/query").await;
     }
 }
 
 /// Returns a module that receives a text of some MiB of nested arrays from a service and reads its root. The
 /// index of such a text is eight times as large.
-fn deeply_nested(texts: usize) -> Vec<u8> {
+fn deeply_nested_module(texts: usize) -> Vec<u8> {
     let one = format!("{}\\22{}\\22{},", "[".repeat(1000), "x".repeat(64), "]".repeat(1000));
     let len = 2067 * texts;
-    let call = request(1024, "POST", "http://up/body", &[], "");
-    plain(
+    let call = request_segment(1024, "POST", "http://up/body", &[], "");
+    plain_module(
         &format!("{call} (data (i32.const 8192) \"{one}\")"),
         &format!(
             "(local $i i32) (drop (memory.grow (i32.const 256))) (local.set $i (i32.const 131073))
@@ -178,18 +178,18 @@ fn deeply_nested(texts: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn the_index_of_a_response_is_counted_while_it_is_built() {
-    let house = TestGateway::own(ROUTES).await;
-    house.still_answers("/query").await;
+    let house = TestGateway::start(ROUTES).await;
+    house.assert_responsive("/query").await;
     // 2 MiB of text: 17 MiB of guest memory, the body, and an index of 16 MiB exceed the limit.
-    let (grown, answer) = growth(&house, TestQuery::module(deeply_nested(1000))).await;
+    let (grown, answer) = peak_growth(&house, TestQuery::module(deeply_nested_module(1000))).await;
     assert!(answer.contains("limit-memory"), "{answer}");
     // 12 MiB of text have an index of 96 MiB.
-    let (larger, answer) = growth(&house, TestQuery::module(deeply_nested(6000))).await;
+    let (larger, answer) = peak_growth(&house, TestQuery::module(deeply_nested_module(6000))).await;
     assert!(answer.contains("limit-memory"), "{answer}");
     for grown in [grown, larger] {
         assert!(grown < LIMIT + 2 * SLACK, "{} MiB", grown / MIB);
     }
-    let (_, answer) = growth(&house, TestQuery::module(deeply_nested(100))).await;
+    let (_, answer) = peak_growth(&house, TestQuery::module(deeply_nested_module(100))).await;
     assert!(!answer.contains("limit"), "a smaller body must be accepted: {answer}");
 }
 
@@ -197,15 +197,15 @@ async fn the_index_of_a_response_is_counted_while_it_is_built() {
 async fn a_disconnect_frees_the_programs_memory_and_then_its_instance() {
     let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { memory: 34MiB, cpu: 20s, timeout: 60s } } }
 runtime: { instances: 1 }";
-    let house = TestGateway::own(route).await;
+    let house = TestGateway::start(route).await;
     let resident =
-        || status(&house, "VmRSS").trim_end_matches("kB").trim().parse::<usize>().expect("a number");
-    let call = request(1024, "GET", "http://up/hang", &[], "");
+        || process_status(&house, "VmRSS").trim_end_matches("kB").trim().parse::<usize>().expect("a number");
+    let call = request_segment(1024, "GET", "http://up/hang", &[], "");
     let wait = "(i32.store (i32.const 16) (call $http (i32.const 1024)))
         (drop (call $Future_wait (i32.const 16) (i32.const 1) (i32.const 1)))";
-    let full = TestQuery::module(plain(&call, &format!("(local $i i32) {} {wait}", filled(7))));
-    let done = plain("", "(call $done (i32.const 0) (i32.const 0))");
-    house.answer(TestQuery::module(done.clone())).await;
+    let full = TestQuery::module(plain_module(&call, &format!("(local $i i32) {} {wait}", grow_and_fill(7))));
+    let done = plain_module("", "(call $done (i32.const 0) (i32.const 0))");
+    house.expect_text(TestQuery::module(done.clone())).await;
     let before = resident();
     for times in 1..=5 {
         tokio::select! {
@@ -213,7 +213,7 @@ runtime: { instances: 1 }";
             () = house.upstream.wait_for_requests("/hang", times) => {}
         }
         // The pool has a single instance.
-        house.answer(TestQuery::module(done.clone())).await;
+        house.expect_text(TestQuery::module(done.clone())).await;
         let grown = resident().saturating_sub(before) * 1024;
         assert!(grown < SLACK, "{} MiB", grown / MIB);
     }
@@ -221,11 +221,11 @@ runtime: { instances: 1 }";
 
 #[tokio::test]
 async fn a_long_text_of_a_response_is_counted_before_it_is_read() {
-    let house = TestGateway::own(ROUTES).await;
+    let house = TestGateway::start(ROUTES).await;
     // The limit of 34 MiB has to cover the response and two copies of its text.
     for (bytes, fits) in [(8_000_000, true), (12_000_000, false)] {
-        let call = request(1024, "GET", &format!("http://up/json?n=1&text={bytes}"), &[], "");
-        let module = plain(
+        let call = request_segment(1024, "GET", &format!("http://up/json?n=1&text={bytes}"), &[], "");
+        let module = plain_module(
             &format!("{call} (data (i32.const 96) \"text\")"),
             "(i32.store (i32.const 16) (call $http (i32.const 1024)))
             (drop (call $Future_wait (i32.const 16) (i32.const 1) (i32.const 1)))
@@ -245,9 +245,9 @@ async fn a_long_text_of_a_response_is_counted_before_it_is_read() {
 
 #[tokio::test]
 async fn recordings_stay_within_their_size_limit_in_memory() {
-    let house = TestGateway::own(ROUTES).await;
-    house.still_answers("/query").await;
-    let call = request(1024, "GET", "http://up/json?n=1", &[], "");
+    let house = TestGateway::start(ROUTES).await;
+    house.assert_responsive("/query").await;
+    let call = request_segment(1024, "GET", "http://up/json?n=1", &[], "");
     for (what, body) in [
         ("logs", "(call $log (i32.const 0) (i32.const 0))"),
         ("reads the clock", "(drop (call $clock))"),
@@ -258,9 +258,9 @@ async fn recordings_stay_within_their_size_limit_in_memory() {
             (loop {body}
               (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 1000000))))"
         );
-        let module = plain(&call, &body);
-        let query = TestQuery::module(module).at("/recorded").header("orfa-debug", "?1");
-        let (grown, answer) = growth(&house, query).await;
+        let module = plain_module(&call, &body);
+        let query = TestQuery::module(module).with_path("/recorded").header("orfa-debug", "?1");
+        let (grown, answer) = peak_growth(&house, query).await;
         assert!(answer.contains("recording-too-large"), "{what}: {answer}");
         assert!(grown < 30 * MIB, "{what}: {} MiB", grown / MIB);
     }
@@ -268,18 +268,18 @@ async fn recordings_stay_within_their_size_limit_in_memory() {
 
 #[tokio::test]
 async fn the_paths_of_calls_count_against_the_memory_limit() {
-    let house = TestGateway::own(ROUTES).await;
+    let house = TestGateway::start(ROUTES).await;
     let url = format!("http://up/json?n={}", "1".repeat(60_000));
-    let call = request(1024, "GET", &url, &[], "");
+    let call = request_segment(1024, "GET", &url, &[], "");
     let hoard = "(local $i i32)
         (loop (call $Handle_del (call $http (i32.const 1024)))
           (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 4000))))";
-    house.refuse(TestQuery::module(plain(&call, hoard)), 422, "limit-memory").await;
+    house.expect_problem(TestQuery::module(plain_module(&call, hoard)), 422, "limit-memory").await;
 }
 
 /// Transparent huge pages are off: the kernel would zero two mebibytes on a serving thread's first access.
 #[tokio::test]
 async fn the_gateway_disables_transparent_huge_pages() {
-    let house = TestGateway::own(ROUTES).await;
-    assert_eq!(status(&house, "THP_enabled"), "0");
+    let house = TestGateway::start(ROUTES).await;
+    assert_eq!(process_status(&house, "THP_enabled"), "0");
 }

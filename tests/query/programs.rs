@@ -4,11 +4,11 @@
 use serde_json::{Value, json};
 use testkit::http::HeldConnection;
 
-use crate::support::{TestGateway, TestQuery, plain};
+use crate::support::{TestGateway, TestQuery, plain_module};
 
 /// Sends a JavaScript program and asserts that it is refused with this code.
-async fn refuse(house: &TestGateway, source: &str, code: &str) {
-    house.refuse(TestQuery::javascript(source), 422, code).await;
+async fn expect_problem(house: &TestGateway, source: &str, code: &str) {
+    house.expect_problem(TestQuery::javascript(source), 422, code).await;
 }
 
 #[tokio::test]
@@ -18,7 +18,7 @@ async fn each_run_has_its_own_randomness_and_the_current_time() {
     let mut runs = Vec::new();
     for _ in 0..2 {
         let run: Value =
-            serde_json::from_str(&house.answer(TestQuery::javascript(source)).await).expect("JSON");
+            serde_json::from_str(&house.expect_text(TestQuery::javascript(source)).await).expect("JSON");
         runs.push(run);
     }
     for what in ["/0", "/1", "/2"] {
@@ -80,13 +80,13 @@ async fn rejects_unusable_return_values() {
         let code = document["code"].as_str().unwrap_or("none");
         assert!(["program-bad-answer", "answer-header"].contains(&code), "{value}: {document}");
     }
-    refuse(&house, "export default () => new Response('', { status: 99 })", "program-threw").await;
-    refuse(&house, "export default 5", "program-bad-answer").await;
-    refuse(&house, "export const main = () => 1", "program-bad-answer").await;
+    expect_problem(&house, "export default () => new Response('', { status: 99 })", "program-threw").await;
+    expect_problem(&house, "export default 5", "program-bad-answer").await;
+    expect_problem(&house, "export const main = () => 1", "program-bad-answer").await;
 }
 
 /// Values that `JSON.stringify` writes as `{}`, without their data, and the beginning of the error for them.
-const LOSSY: &[(&str, &str)] = &[
+const LOSSY_VALUES: &[(&str, &str)] = &[
     ("[1, { deep: up.get('/json?n=1') }]", "a Promise has no JSON form"),
     ("new Map([[1, 2]])", "a Map has no JSON form"),
     ("{ deep: [new (class extends Map {})()] }", "a Map has no JSON form"),
@@ -104,9 +104,9 @@ const LOSSY: &[(&str, &str)] = &[
 async fn return_values_that_would_lose_their_data_are_rejected() {
     let house = TestGateway::shared().await;
     let params = ("new URLSearchParams('a=1')", "URLSearchParams have no JSON form");
-    for (value, expected) in LOSSY.iter().chain([&params]) {
+    for (value, expected) in LOSSY_VALUES.iter().chain([&params]) {
         let source = format!("export default async (_, {{ up }}) => ({value})");
-        let document = house.refuse(TestQuery::javascript(&source), 422, "program-bad-answer").await;
+        let document = house.expect_problem(TestQuery::javascript(&source), 422, "program-bad-answer").await;
         let detail = document["detail"].as_str().unwrap_or_default();
         assert!(detail.starts_with(&format!("TypeError: {expected}")), "{value}: {document}");
     }
@@ -117,32 +117,33 @@ async fn response_json_rejects_values_that_would_lose_their_data() {
     let house = TestGateway::shared().await;
     let promise = ("up.get('/json?n=1')", "a Promise has no JSON form");
     let params = ("new URLSearchParams('a=1')", "URLSearchParams have no JSON form");
-    for (value, expected) in LOSSY.iter().chain([&promise, &params]) {
+    for (value, expected) in LOSSY_VALUES.iter().chain([&promise, &params]) {
         let source = format!(
             "export default (_, {{ up }}) => {{
                 try {{ return Response.json({value}) }} catch (e) {{ return `${{e.name}}: ${{e.message}}` }}
             }}"
         );
-        let answer = house.answer(TestQuery::javascript(&source)).await;
+        let answer = house.expect_text(TestQuery::javascript(&source)).await;
         assert!(answer.starts_with(&format!("TypeError: {expected}")), "{value}: {answer}");
     }
 }
 
 #[tokio::test]
 async fn bodies_that_would_lose_their_data_are_not_sent() {
-    let house =
-        TestGateway::own("  - { path: /write, query: { services: [up], methods: [GET, POST, PUT, PATCH] } }")
-            .await;
+    let house = TestGateway::start(
+        "  - { path: /write, query: { services: [up], methods: [GET, POST, PUT, PATCH] } }",
+    )
+    .await;
     let promise = ("up.get('/json?n=1')", "a Promise has no JSON form");
     let response = ("new Response('lost')", "a Response has no JSON form");
-    for (value, expected) in LOSSY.iter().chain([&promise, &response]) {
+    for (value, expected) in LOSSY_VALUES.iter().chain([&promise, &response]) {
         for method in ["post", "put", "patch"] {
             let source = format!(
                 "export default async (_, {{ up }}) => {{
                     try {{ await up.{method}('/echo', {value}); return 'sent' }} catch (e) {{ return `${{e.name}}: ${{e.message}}` }}
                 }}"
             );
-            let answer = house.answer(TestQuery::javascript(&source).at("/write")).await;
+            let answer = house.expect_text(TestQuery::javascript(&source).with_path("/write")).await;
             assert!(answer.starts_with(&format!("TypeError: {expected}")), "{method} {value}: {answer}");
         }
     }
@@ -163,9 +164,13 @@ async fn objects_without_data_of_their_own_are_sent_as_json() {
         ("[new Error('e'), new Headers()]", "[{},{}]"),
     ] {
         let returned = format!("export default () => ({value})");
-        assert_eq!(house.answer(TestQuery::javascript(&returned)).await, json, "{value}");
+        assert_eq!(house.expect_text(TestQuery::javascript(&returned)).await, json, "{value}");
         let sent = format!("export default async (_, {{ up }}) => (await up.post('/echo', {value})).body");
-        assert_eq!(house.answer(TestQuery::javascript(&sent).at("/write")).await, json, "{value}, as a body");
+        assert_eq!(
+            house.expect_text(TestQuery::javascript(&sent).with_path("/write")).await,
+            json,
+            "{value}, as a body"
+        );
     }
 }
 
@@ -175,11 +180,11 @@ async fn responses_of_statuses_without_a_body_reject_one() {
     for status in [204, 205, 304] {
         for body in ["'lost'", "''", "new Uint8Array(1)", "new URLSearchParams('a=1')"] {
             let source = format!("export default () => new Response({body}, {{ status: {status} }})");
-            let document = house.refuse(TestQuery::javascript(&source), 422, "program-threw").await;
+            let document = house.expect_problem(TestQuery::javascript(&source), 422, "program-threw").await;
             let detail = document["detail"].as_str().unwrap_or_default();
             assert!(detail.starts_with("TypeError: a Response of status"), "{status}, {body}: {document}");
         }
-        refuse(
+        expect_problem(
             &house,
             &format!("export default () => Response.json(1, {{ status: {status} }})"),
             "program-threw",
@@ -204,16 +209,16 @@ async fn input_of_every_kind() {
         ("{\"__proto__\":1}", "{\"__proto__\":1}"),
     ] {
         assert_eq!(
-            house.answer(TestQuery::javascript(echo).input(input)).await,
+            house.expect_text(TestQuery::javascript(echo).input(input)).await,
             format!("{{\"input\":{told}}}")
         );
     }
     let bytes = "export const input = 'bytes'; export default (input) => [input instanceof Uint8Array, input.length, input[0]]";
-    assert_eq!(house.answer(TestQuery::javascript(bytes).input("\u{0}{not json")).await, "[true,10,0]");
+    assert_eq!(house.expect_text(TestQuery::javascript(bytes).input("\u{0}{not json")).await, "[true,10,0]");
     let text = "export const input = 'text'; export default (input) => input.toUpperCase()";
-    assert_eq!(house.answer(TestQuery::javascript(text).input("{not json")).await, "{NOT JSON");
-    house.refuse(TestQuery::javascript(echo).input("{not json"), 422, "program-refused").await;
-    refuse(&house, "export const input = 5; export default () => 1", "program-bad-answer").await;
+    assert_eq!(house.expect_text(TestQuery::javascript(text).input("{not json")).await, "{NOT JSON");
+    house.expect_problem(TestQuery::javascript(echo).input("{not json"), 422, "program-refused").await;
+    expect_problem(&house, "export const input = 5; export default () => 1", "program-bad-answer").await;
 }
 
 #[tokio::test]
@@ -233,7 +238,8 @@ async fn service_errors_describe_the_failure() {
             await told(() => up.get('/echo').then(() => 'well')),
         ];
     }";
-    let told: Value = serde_json::from_str(&house.answer(TestQuery::javascript(source)).await).expect("JSON");
+    let told: Value =
+        serde_json::from_str(&house.expect_text(TestQuery::javascript(source)).await).expect("JSON");
     let expected = json!([
         [true, "ServiceError", "up", "GET", "/status/418?q=a%20b", 418, "as you wish\n", null],
         [true, "ServiceError", "dead", "GET", "/x", 0, null, "unreachable"],
@@ -251,7 +257,7 @@ async fn path_placeholders_are_filled_in_safely() {
         TestQuery::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"))
     };
     assert_eq!(
-        house.answer(path("up.get('/echo', { a: 'b&c=d', e: [1, 2], f: null })")).await,
+        house.expect_text(path("up.get('/echo', { a: 'b&c=d', e: [1, 2], f: null })")).await,
         "/echo?a=b%26c%3Dd&e=1,2"
     );
     for id in ["'..'", "'.'", "''", "'../secret'"] {
@@ -265,7 +271,7 @@ async fn path_placeholders_are_filled_in_safely() {
             "{id}: {document}"
         );
     }
-    house.still_answers("/query").await;
+    house.assert_responsive("/query").await;
 }
 
 #[tokio::test]
@@ -283,7 +289,11 @@ async fn parameters_are_sent_or_refused_and_never_lost() {
         ("{ a: ['', ''] }", "/echo?a=,"),
         ("{ a: undefined, b: null }", "/echo"),
     ] {
-        assert_eq!(house.answer(path(&format!("up.get('/echo', {params})"))).await, expected, "{params}");
+        assert_eq!(
+            house.expect_text(path(&format!("up.get('/echo', {params})"))).await,
+            expected,
+            "{params}"
+        );
     }
     for (call, told) in [
         ("up.get('/echo', new Map([['a', 1]]))", "plain object"),
@@ -303,7 +313,7 @@ async fn parameters_are_sent_or_refused_and_never_lost() {
         ("up.delete('/echo', { a: undefined })", "'a' is undefined"),
         ("up.patch('/echo', 1, { a: null })", "'a' is null"),
     ] {
-        let document = house.refuse(path(call), 422, "program-threw").await;
+        let document = house.expect_problem(path(call), 422, "program-threw").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains(told)), "{call}: {document}");
     }
 }
@@ -318,7 +328,8 @@ async fn fetch_follows_the_standard() {
         return [answer.ok, answer.status, await answer.text(), method, headers['x-a'], headers['content-type'], body];
     }";
     let told: Value =
-        serde_json::from_str(&house.answer(TestQuery::javascript(source).at("/write")).await).expect("JSON");
+        serde_json::from_str(&house.expect_text(TestQuery::javascript(source).with_path("/write")).await)
+            .expect("JSON");
     let form = "application/x-www-form-urlencoded";
     assert!(told[5].as_str().is_some_and(|text| text.starts_with(form)), "{told}");
     assert_eq!((&told[0], &told[1], &told[2]), (&json!(false), &json!(404), &json!("as you wish\n")));
@@ -336,7 +347,7 @@ async fn statuses_without_a_body_keep_the_connection_in_sync() {
     for (status, body) in [(204, ""), (205, ""), (304, ""), (200, "body")] {
         let program =
             format!("(drop (call $status (i32.const {status}))) (call $done (i32.const 0) (i32.const 4))");
-        let module = plain("(data (i32.const 0) \"body\")", &program);
+        let module = plain_module("(data (i32.const 0) \"body\")", &program);
         let answer = connection.request("POST", "/query", &headers, module).await.expect("HTTP");
         assert_eq!((answer.status.as_u16(), &*answer.text()), (status, body));
     }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{TestGateway, TestQuery, build};
+use crate::support::{TestGateway, TestQuery, build_c_program};
 
 /// Returns calls that use `text`, a JavaScript expression, in every position that takes a string.
 fn calls_with(text: &str) -> Vec<(&'static str, String)> {
@@ -18,19 +18,20 @@ fn calls_with(text: &str) -> Vec<(&'static str, String)> {
     .to_vec()
 }
 
-fn program(call: &str) -> TestQuery {
-    TestQuery::javascript(&format!("export default async (_, {{ up }}) => ({call})")).at("/write")
+fn call_program(call: &str) -> TestQuery {
+    TestQuery::javascript(&format!("export default async (_, {{ up }}) => ({call})")).with_path("/write")
 }
 
 #[tokio::test]
 async fn paths_are_never_cut_at_nul() {
-    let house = TestGateway::own(
+    let house = TestGateway::start(
         "  - path: /write
     query: { services: [up], methods: [GET, POST, DELETE] }",
     )
     .await;
     for (place, call) in calls_with(r"'\0'").into_iter().chain(calls_with(r"'\u0000/x'")) {
-        let document = house.refuse(program(&format!("await {call}")), 422, "path-control-character").await;
+        let document =
+            house.expect_problem(call_program(&format!("await {call}")), 422, "path-control-character").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains("%00")), "{place}: {document}");
     }
     assert_eq!(house.upstream.hits("/echo"), 0, "a request was sent to a shorter path");
@@ -46,19 +47,19 @@ async fn parameters_are_not_cut_at_nul() {
         (r"{ 'a\ud800': 'b\udc00' }", "/echo?a%EF%BF%BD=b%EF%BF%BD"),
         (r"{ 'é': '\ud83d\ude00' }", "/echo?%C3%A9=%F0%9F%98%80"),
     ] {
-        let query = program(&format!("(await up.get('/echo', {params})).path"));
-        assert_eq!(house.answer(query).await, path, "{params}");
+        let query = call_program(&format!("(await up.get('/echo', {params})).path"));
+        assert_eq!(house.expect_text(query).await, path, "{params}");
     }
-    let query = program(r"(await up.get('/echo?a\0b=c\ud800d\0')).path");
-    assert_eq!(house.answer(query).await, "/echo?a%00b=c%EF%BF%BDd%00");
+    let query = call_program(r"(await up.get('/echo?a\0b=c\ud800d\0')).path");
+    assert_eq!(house.expect_text(query).await, "/echo?a%00b=c%EF%BF%BDd%00");
 }
 
 #[tokio::test]
 async fn an_unpaired_surrogate_in_a_path_is_sent_as_the_replacement_character() {
     let house = TestGateway::shared().await;
     for (place, call) in calls_with(r"'\ud800'") {
-        let query = program(&format!("await {call}.then(() => 'came', (e) => e.path)"));
-        let path = house.answer(query).await;
+        let query = call_program(&format!("await {call}.then(() => 'came', (e) => e.path)"));
+        let path = house.expect_text(query).await;
         assert!(path == "came" || path.contains("%EF%BF%BD"), "{place}: {path}");
     }
 }
@@ -74,14 +75,14 @@ async fn c_strings_never_match_a_longer_text_with_a_nul() {
             orfa_done_as("[%s,%b,%b,%v]", name, orfa_is(orfa_at(json, "/name"), "public"),
                          orfa_has(orfa_at(json, "/names"), "public"), orfa_at(echo, "/path"));
         }"#;
-    let module = build(source).await;
+    let module = build_c_program(source).await;
     for (text, told) in [
         ("public", json!(["public", true, true, "/echo?name=public"])),
         ("public\0/../secret", json!(["none", false, false, "/echo?name=public%00%2F..%2Fsecret"])),
         ("\0", json!(["none", false, false, "/echo?name=%00"])),
     ] {
         let input = json!({ "name": text, "names": [text] }).to_string();
-        let answer = house.answer(TestQuery::module(module.clone()).input(&input)).await;
+        let answer = house.expect_text(TestQuery::module(module.clone()).input(&input)).await;
         assert_eq!(serde_json::from_str::<Value>(&answer).unwrap(), told, "{text:?}");
     }
 }
@@ -106,11 +107,11 @@ async fn invalid_header_fields_and_methods_throw_a_catchable_error() {
         r"{ method: '' }",
     ] {
         let call = format!("up.fetch('/echo', {init})");
-        let query = program(&format!("await (async () => {call})().then(() => 'sent', (e) => e.name)"));
-        assert_eq!(house.answer(query).await, "TypeError", "{init}");
+        let query = call_program(&format!("await (async () => {call})().then(() => 'sent', (e) => e.name)"));
+        assert_eq!(house.expect_text(query).await, "TypeError", "{init}");
     }
     let value = r"new Headers({ 'X-A': ' \tb\u00a0\r\n' }).get('x-a')";
-    assert_eq!(house.answer(program(value)).await, "b\u{a0}", "only HTTP whitespace is trimmed");
+    assert_eq!(house.expect_text(call_program(value)).await, "b\u{a0}", "only HTTP whitespace is trimmed");
 }
 
 #[tokio::test]
@@ -124,7 +125,7 @@ async fn headers_iterate_in_order_of_their_names() {
     })()";
     let sorted = "a=2,b=1, 3,set-cookie=x=1,set-cookie=y=2";
     let told = format!("{sorted} {sorted} a,b,set-cookie,set-cookie");
-    assert_eq!(house.answer(program(source)).await, told);
+    assert_eq!(house.expect_text(call_program(source)).await, told);
 }
 
 #[tokio::test]
@@ -134,7 +135,7 @@ async fn headers_join_all_values_of_a_name() {
         const all = new Headers([['set-cookie', 'x=1'], ['a', '2'], ['Set-Cookie', 'y=2'], ['A', '3'], ['b', '']]);
         return [all.get('SET-COOKIE'), all.getSetCookie(), all.get('a'), all.get('b'), all.get('none')];
     })()";
-    assert_eq!(house.answer(program(source)).await, r#"["x=1, y=2",["x=1","y=2"],"2, 3","",null]"#);
+    assert_eq!(house.expect_text(call_program(source)).await, r#"["x=1, y=2",["x=1","y=2"],"2, 3","",null]"#);
 }
 
 #[tokio::test]
@@ -142,7 +143,7 @@ async fn rejects_input_modes_with_a_nul() {
     let house = TestGateway::shared().await;
     for mode in [r"text\0", r"json\0x", r"bytes\0"] {
         let source = format!("export const input = '{mode}'; export default () => 1");
-        house.refuse(TestQuery::javascript(&source), 422, "program-bad-answer").await;
+        house.expect_problem(TestQuery::javascript(&source), 422, "program-bad-answer").await;
     }
 }
 
@@ -150,7 +151,7 @@ async fn rejects_input_modes_with_a_nul() {
 async fn reports_error_messages_beyond_a_nul() {
     let house = TestGateway::shared().await;
     let source = "export default () => {\n  const o = { ['a\\0b']() { throw new Error('one\\0two') } };\n  o['a\\0b']();\n}";
-    let document = house.refuse(TestQuery::javascript(source), 422, "program-threw").await;
+    let document = house.expect_problem(TestQuery::javascript(source), 422, "program-threw").await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("one\0two")), "{document}");
     assert_eq!(document["line"], 2, "{document}");
 }

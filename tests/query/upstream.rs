@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{TestGateway, TestQuery, build, plain, problem};
+use crate::support::{TestGateway, TestQuery, assert_problem, build_c_program, plain_module};
 
 /// Builds a program that catches the failure of this call and returns its status and reason.
-fn caught(call: &str) -> TestQuery {
+fn catch_failure(call: &str) -> TestQuery {
     let source = format!(
         "export default async (_, s) => {{ try {{ return ['came', (await s.{call}).length ?? 0] }} catch (e) {{ return [e.status, e.reason ?? null] }} }}"
     );
@@ -34,8 +34,8 @@ async fn a_program_sees_how_a_service_failed() {
         ("up.get('/encoded', { with: 'br' })", "[\"came\",100]"),
         ("up.get('/encoded', { with: 'zstd' })", "[\"came\",100]"),
     ] {
-        assert_eq!(house.answer(caught(call)).await, told, "{call}");
-        house.still_answers("/query").await;
+        assert_eq!(house.expect_text(catch_failure(call)).await, told, "{call}");
+        house.assert_responsive("/query").await;
     }
 }
 
@@ -50,10 +50,12 @@ async fn a_c_program_sees_how_a_service_failed() {
             orfa_done_as("[%d,%d,%d,%d,%d]", orfa_error_of(calls[0]), orfa_error_of(calls[1]), orfa_error_of(calls[2]),
                          orfa_error_of(calls[3]), orfa_status_of(calls[3]));
         }"#;
-    assert_eq!(house.answer(TestQuery::module(build(source).await)).await, "[-8,-7,-9,0,418]");
+    assert_eq!(house.expect_text(TestQuery::module(build_c_program(source).await)).await, "[-8,-7,-9,0,418]");
     let careless = r#"#include <orfa.h>
         void orfa(const void *input, int len) { orfa_get_json("http://up/short"); }"#;
-    let document = house.refuse(TestQuery::module(build(careless).await), 422, "program-refused").await;
+    let document = house
+        .expect_problem(TestQuery::module(build_c_program(careless).await), 422, "program-refused")
+        .await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("up/short")), "{document}");
 }
 
@@ -62,7 +64,7 @@ async fn a_service_that_hangs_ends_the_run_at_its_deadline() {
     let house = TestGateway::shared().await;
     for path in ["/hang", "/stall", "/slow?ms=60000"] {
         let query = TestQuery::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')"));
-        let document = house.refuse(query.limit("deadline=1000"), 422, "limit-deadline").await;
+        let document = house.expect_problem(query.limit("deadline=1000"), 422, "limit-deadline").await;
         let call = &document["calls"][0];
         assert_eq!((&call["service"], &call["path"]), (&json!("up"), &json!(path)), "{document}");
     }
@@ -73,24 +75,24 @@ async fn gigabyte_bodies_are_cut_off() {
     let house = TestGateway::shared().await;
     for path in ["/gigabyte", "/bomb"] {
         let query = TestQuery::javascript(&format!("export default (_, {{ up }}) => up.get('{path}')"));
-        house.refuse(query, 422, "limit-received").await;
+        house.expect_problem(query, 422, "limit-received").await;
     }
 }
 
 #[tokio::test]
 async fn a_body_above_the_limit_closes_its_connection() {
-    let house = TestGateway::own(
+    let house = TestGateway::start(
         "  - { path: /query, query: { services: [up], limits: { upstream_bytes: 64KiB } } }",
     )
     .await;
     let query = TestQuery::javascript("export default (_, { up }) => up.get('/gigabyte')");
-    house.refuse(query, 422, "limit-received").await;
+    house.expect_problem(query, 422, "limit-received").await;
     house.upstream.wait_for_close("/gigabyte").await;
 }
 
 #[tokio::test]
 async fn a_disconnect_cancels_upstream_calls() {
-    let house = TestGateway::own(
+    let house = TestGateway::start(
         "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { timeout: 60s } } }",
     )
     .await;
@@ -101,13 +103,13 @@ async fn a_disconnect_cancels_upstream_calls() {
     }
     house.upstream.wait_for_close("/hang").await;
     house.gateway.wait_for_log(|line| line.contains("499")).await.expect("a line for it in the access log");
-    house.still_answers("/query").await;
+    house.assert_responsive("/query").await;
 }
 
 #[tokio::test]
 async fn a_disconnect_cancels_queued_calls() {
     let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { concurrency: 1, timeout: 60s } } }";
-    let house = TestGateway::own(route).await;
+    let house = TestGateway::start(route).await;
     let query = "export default (_, { up }) => Promise.all([up.post('/hang', 1), up.post('/hang', 2)])";
     let query = TestQuery::javascript(query);
     tokio::select! {
@@ -116,14 +118,14 @@ async fn a_disconnect_cancels_queued_calls() {
     }
     house.upstream.wait_for_close("/hang").await;
     house.gateway.wait_for_log(|line| line.contains("499")).await.expect("a line for it in the access log");
-    house.still_answers("/query").await;
+    house.assert_responsive("/query").await;
     assert_eq!(house.upstream.hits("/hang"), 1);
 }
 
 #[tokio::test]
 async fn a_disconnect_stops_a_spinning_program() {
     let route = "  - { path: /query, query: { services: [up], limits: { cpu: 60s, timeout: 120s } } }";
-    let house = TestGateway::own(route).await;
+    let house = TestGateway::start(route).await;
     let spin = "export default async (_, { up }) => { await up.get('/status/200'); for (;;); }";
     let spin = TestQuery::javascript(spin);
     tokio::select! {
@@ -131,14 +133,14 @@ async fn a_disconnect_stops_a_spinning_program() {
         () = house.upstream.wait_for_request("/status/200") => {}
     }
     house.gateway.wait_for_log(|line| line.contains("499")).await.expect("a line for it in the access log");
-    house.still_answers("/query").await;
+    house.assert_responsive("/query").await;
 }
 
 #[tokio::test]
 async fn an_unfinished_request_ends_at_the_deadline() {
     let house =
-        TestGateway::own("  - { path: /query, query: { services: [up], limits: { timeout: 1s } } }").await;
-    let mut stream = begin(&house).await;
+        TestGateway::start("  - { path: /query, query: { services: [up], limits: { timeout: 1s } } }").await;
+    let mut stream = begin_request(&house).await;
     let mut answer = String::new();
     // A reset may follow the answer.
     let _ = stream.read_to_string(&mut answer).await;
@@ -147,14 +149,14 @@ async fn an_unfinished_request_ends_at_the_deadline() {
 
 #[tokio::test]
 async fn a_disconnect_during_the_request_is_logged() {
-    let house = TestGateway::own("  - { path: /query, query: { services: [up] } }").await;
-    drop(begin(&house).await);
+    let house = TestGateway::start("  - { path: /query, query: { services: [up] } }").await;
+    drop(begin_request(&house).await);
     house.gateway.wait_for_log(|line| line.contains("/query")).await.expect("a line in the access log");
-    house.still_answers("/query").await;
+    house.assert_responsive("/query").await;
 }
 
 /// Sends the head of a request and half of its body.
-async fn begin(house: &TestGateway) -> TcpStream {
+async fn begin_request(house: &TestGateway) -> TcpStream {
     let head = "POST /query HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: text/javascript\r\n";
     let mut stream = TcpStream::connect(house.gateway.address).await.expect("a connection");
     stream.write_all(format!("{head}content-length: 100\r\n\r\nhalf").as_bytes()).await.expect("sent");
@@ -162,7 +164,7 @@ async fn begin(house: &TestGateway) -> TcpStream {
 }
 
 /// Returns the calls in a problem: method, path and status.
-fn calls(document: &Value) -> Value {
+fn problem_calls(document: &Value) -> Value {
     let calls = document["calls"].as_array().expect("calls").iter();
     calls.map(|call| json!([call["method"], call["path"], call["status"]])).collect()
 }
@@ -179,9 +181,10 @@ async fn a_failed_run_reports_its_unsafe_calls() {
         console.log('so far');
         throw new Error('half-way');
     }";
-    let document = house.refuse(TestQuery::javascript(source).at("/write"), 422, "program-threw").await;
+    let document =
+        house.expect_problem(TestQuery::javascript(source).with_path("/write"), 422, "program-threw").await;
     assert_eq!(
-        calls(&document),
+        problem_calls(&document),
         json!([
             ["POST", "/status/201", 201],
             ["POST", "/status/409", 409],
@@ -200,9 +203,9 @@ async fn a_run_ended_by_a_limit_reports_pending_calls() {
         await up.post('/status/200');
         await Promise.all([up.get('/hang'), ...'abcde'.split('').map((name) => up.post('/hang?' + name))]);
     }";
-    let query = TestQuery::javascript(source).at("/write").limit("deadline=2000");
-    let document = house.refuse(query, 422, "limit-deadline").await;
-    let told = calls(&document);
+    let query = TestQuery::javascript(source).with_path("/write").limit("deadline=2000");
+    let document = house.expect_problem(query, 422, "limit-deadline").await;
+    let told = problem_calls(&document);
     assert_eq!(told[0], json!(["POST", "/status/200", 200]));
     // Four calls may be in flight at once; the order of the six is not fixed.
     let told = told.as_array().expect("calls").iter().skip(1);
@@ -220,27 +223,32 @@ async fn a_trapped_run_reports_its_unsafe_calls() {
             orfa_log("written");
             __builtin_trap();
         }"#;
-    let document =
-        house.refuse(TestQuery::module(build(source).await).at("/write"), 422, "program-trapped").await;
+    let document = house
+        .expect_problem(
+            TestQuery::module(build_c_program(source).await).with_path("/write"),
+            422,
+            "program-trapped",
+        )
+        .await;
     assert_eq!(
-        (calls(&document), &document["console"]),
+        (problem_calls(&document), &document["console"]),
         (json!([["POST", "/status/201", 201]]), &json!("written\n"))
     );
 }
 
 #[tokio::test]
 async fn unsafe_calls_are_awaited_and_reads_are_cancelled() {
-    let house = TestGateway::own(
+    let house = TestGateway::start(
         "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { timeout: 60s } } }",
     )
     .await;
     let source = "export default (_, { up }) => { up.post('/echo?written'); up.get('/hang'); return 'done' }";
-    assert_eq!(house.answer(TestQuery::javascript(source)).await, "done");
+    assert_eq!(house.expect_text(TestQuery::javascript(source)).await, "done");
     assert_eq!(house.upstream.hits("/echo"), 1);
     let pending = TestQuery::javascript("export default (_, { up }) => { up.post('/hang'); return 'done' }")
         .limit("deadline=1000");
-    let document = house.refuse(pending, 422, "limit-deadline").await;
-    assert_eq!(calls(&document), json!([["POST", "/hang", "no answer"]]));
+    let document = house.expect_problem(pending, 422, "limit-deadline").await;
+    assert_eq!(problem_calls(&document), json!([["POST", "/hang", "no answer"]]));
 }
 
 #[tokio::test]
@@ -258,7 +266,9 @@ async fn a_failed_write_that_nothing_handles_ends_the_run() {
         ("up.post('/status/409', 1).then(() => up.get('/json?n=1'))", "'stored'"),
     ] {
         let source = format!("export default async (_, {{ up }}) => {{ {statement}; return {value} }}");
-        let document = house.refuse(TestQuery::javascript(&source).at("/write"), 422, "program-threw").await;
+        let document = house
+            .expect_problem(TestQuery::javascript(&source).with_path("/write"), 422, "program-threw")
+            .await;
         let detail = document["detail"].as_str().unwrap_or_default();
         let expected = "ServiceError: up answered 409 to POST /status/409";
         assert!(detail.starts_with(expected), "{statement}, {value}: {document}");
@@ -279,32 +289,36 @@ async fn a_failed_call_that_the_program_handles_does_not_end_the_run() {
         "up.get('/status/409')",
     ] {
         let source = format!("export default async (_, {{ up }}) => {{ {statement}; return 'stored' }}");
-        assert_eq!(house.answer(TestQuery::javascript(&source).at("/write")).await, "stored", "{statement}");
+        assert_eq!(
+            house.expect_text(TestQuery::javascript(&source).with_path("/write")).await,
+            "stored",
+            "{statement}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_program_goes_on_while_it_writes() {
     let house =
-        TestGateway::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
+        TestGateway::start("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
     let source = "export default (_, { up }) => {
         const save = async () => { await up.post('/echo?first'); await up.post('/echo?second') };
         save();
         return 'done';
     }";
-    assert_eq!(house.answer(TestQuery::javascript(source)).await, "done");
+    assert_eq!(house.expect_text(TestQuery::javascript(source)).await, "done");
     assert_eq!(house.upstream.hits("/echo"), 2);
 }
 
 #[tokio::test]
 async fn unsafe_calls_are_never_retried() {
     let house =
-        TestGateway::own("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
+        TestGateway::start("  - { path: /query, query: { services: [up], methods: [GET, POST] } }").await;
     let source = "export default async (_, { up }) => {
         for (const path of ['/reset', '/short', '/garbage', '/stale']) { await up.post(path).catch(() => {}); await up.get('/status/200').catch(() => {}) }
         return 'done';
     }";
-    assert_eq!(house.answer(TestQuery::javascript(source)).await, "done");
+    assert_eq!(house.expect_text(TestQuery::javascript(source)).await, "done");
     for path in ["/reset", "/short", "/garbage", "/stale"] {
         assert_eq!(house.upstream.hits(path), 1, "{path}");
     }
@@ -312,13 +326,13 @@ async fn unsafe_calls_are_never_retried() {
 
 #[tokio::test]
 async fn many_clients_at_once() {
-    let house = Arc::new(TestGateway::own("  - { path: /query, query: { services: [up] } }").await);
+    let house = Arc::new(TestGateway::start("  - { path: /query, query: { services: [up] } }").await);
     let source = "export default async ({ n }, { up }) => (await up.get('/json', { n })).length";
     let queries: Vec<_> = (0..200)
         .map(|n| {
             let (house, query) =
                 (house.clone(), TestQuery::javascript(source).input(&format!("{{\"n\":{n}}}")));
-            tokio::spawn(async move { (n, house.answer(query).await) })
+            tokio::spawn(async move { (n, house.expect_text(query).await) })
         })
         .collect();
     for query in queries {
@@ -329,7 +343,7 @@ async fn many_clients_at_once() {
 
 #[tokio::test]
 async fn runs_queue_for_a_full_pool_until_their_deadline() {
-    let house = TestGateway::own(
+    let house = TestGateway::start(
         "  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }
 runtime: { instances: 1 }",
     )
@@ -340,17 +354,17 @@ runtime: { instances: 1 }",
         answer = hanging.send(&house) => panic!("{}", answer.text()),
         () = async {
             house.upstream.wait_for_request("/hang").await;
-            problem(&waiting.send(&house).await, 503, "gateway-overloaded");
-            let plain = plain("", "(call $done (i32.const 0) (i32.const 0))");
-            assert_eq!(house.answer(TestQuery::module(plain)).await, "", "other classes of programs have their own pool");
+            assert_problem(&waiting.send(&house).await, 503, "gateway-overloaded");
+            let plain = plain_module("", "(call $done (i32.const 0) (i32.const 0))");
+            assert_eq!(house.expect_text(TestQuery::module(plain)).await, "", "other classes of programs have their own pool");
         } => {}
     }
-    house.still_answers("/query").await;
+    house.assert_responsive("/query").await;
 }
 
 #[tokio::test]
 async fn a_client_with_many_slow_runs_leaves_slots_to_others() {
-    let house = TestGateway::own(
+    let house = TestGateway::start(
         "  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }
 callers: { shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' } }
 rights: { anonymous: {}, shop: {} }
@@ -364,21 +378,21 @@ runtime: { instances: 2 }",
         _ = async { tokio::join!(hanging.send(&house), hanging.send(&house)) } => panic!("both ended"),
         () = async {
             house.upstream.wait_for_request("/hang").await;
-            problem(&quick.limit("deadline=200").send(&house).await, 503, "gateway-overloaded");
-            assert_eq!(house.answer(by_shop).await, "1");
+            assert_problem(&quick.limit("deadline=200").send(&house).await, 503, "gateway-overloaded");
+            assert_eq!(house.expect_text(by_shop).await, "1");
         } => {}
     }
-    house.still_answers("/query").await;
+    house.assert_responsive("/query").await;
 }
 
 #[tokio::test]
 async fn a_small_program_cache_only_costs_time() {
     let route = "  - { path: /query, query: { services: [up] } }\nruntime: { cache: 40KiB }";
-    let house = TestGateway::own(route).await;
+    let house = TestGateway::start(route).await;
     for round in 0..2 {
         for number in 0..20 {
             let answer = format!("(call $done (i32.const 0) (i32.const {number}))");
-            let answer = house.answer(TestQuery::module(plain("", &answer))).await;
+            let answer = house.expect_text(TestQuery::module(plain_module("", &answer))).await;
             assert_eq!(answer.len(), number, "round {round}");
         }
     }

@@ -6,7 +6,7 @@ const LISTING_1: &str = include_str!("../../crates/script/tests/listings/1.sjs")
 const LISTING_7: &str = include_str!("../../crates/script/tests/listings/7.sjs");
 
 /// Serves a script with this engine.
-async fn on(engine: &str, script: &str) -> ScriptTestGateway {
+async fn start_on_engine(engine: &str, script: &str) -> ScriptTestGateway {
     let tools =
         crate::orfa().parent().and_then(std::path::Path::parent).expect("a folder").join("tools/engines");
     let command = tools.join("node_modules/.bin").join(engine);
@@ -15,14 +15,14 @@ async fn on(engine: &str, script: &str) -> ScriptTestGateway {
         "bun" => format!("[{}, --no-install]", command.display()),
         _ => format!("[{}, run, --no-prompt, -A]", command.display()),
     };
-    ScriptTestGateway::with(script, "", &format!("scripts: {{ engine: {command} }}")).await
+    ScriptTestGateway::start_with_options(script, "", &format!("scripts: {{ engine: {command} }}")).await
 }
 
 #[tokio::test]
 async fn listing_1_runs_on_bun_and_on_deno() {
     for engine in ["bun", "deno"] {
-        let served = on(engine, LISTING_1).await;
-        let put = served.ask("PUT", "/data?value=S").await;
+        let served = start_on_engine(engine, LISTING_1).await;
+        let put = served.request("PUT", "/data?value=S").await;
         assert_eq!(put.status, 204, "{engine}: {} {:?}", put.text(), served.gateway.log_lines());
         assert_eq!(served.get("/data").await, "Hello S", "{engine}");
     }
@@ -30,7 +30,7 @@ async fn listing_1_runs_on_bun_and_on_deno() {
 
 #[tokio::test]
 async fn listing_7_runs_on_bun() {
-    let served = on(
+    let served = start_on_engine(
         "bun",
         &LISTING_7
             .replace("res url = query.url", "res url = 'http://up/json?n=@'")
@@ -45,5 +45,5 @@ async fn listing_7_runs_on_bun() {
         "{}",
         started.text()
     );
-    served.comes_to("/red/1", "6").await;
+    served.wait_for_text("/red/1", "6").await;
 }

@@ -14,13 +14,13 @@ macro_rules! example {
 }
 
 /// Starts a gateway with an example's config on a free port.
-async fn started(config: &str, files: &[(&str, &str)]) -> GatewayProcess {
+async fn start_example(config: &str, files: &[(&str, &str)]) -> GatewayProcess {
     let config = config.replace("127.0.0.1:8080", "127.0.0.1:0");
     GatewayProcess::start_with(crate::orfa(), &config, files).await
 }
 
 /// Returns the gateway's URL as the READMEs write it.
-fn local(gateway: &GatewayProcess) -> String {
+fn localhost_url(gateway: &GatewayProcess) -> String {
     gateway.url.replace("127.0.0.1", "localhost")
 }
 
@@ -34,8 +34,8 @@ async fn get(url: &str) -> Value {
 async fn the_crawler_finds_each_page_below_the_first_once() {
     let files =
         [("crawler.sjs", example!("crawler/crawler.sjs")), ("pages.sjs", example!("crawler/pages.sjs"))];
-    let gateway = started(example!("crawler/orfa.yaml"), &files).await;
-    let url = local(&gateway);
+    let gateway = start_example(example!("crawler/orfa.yaml"), &files).await;
+    let url = localhost_url(&gateway);
     let crawl = format!("{url}/crawler/crawl?startFrom={url}/pages/tree%3Fn%3D1&depth=4");
     let crawled = http::request("PUT", &crawl, &[], "").await.expect("an answer");
     assert_eq!(crawled.status, 204, "{}", crawled.text());
@@ -51,8 +51,8 @@ async fn map_reduce_sums_the_words_of_each_clients_pages() {
         ("mapreduce.sjs", example!("mapreduce/mapreduce.sjs")),
         ("pages.sjs", example!("mapreduce/pages.sjs")),
     ];
-    let gateway = started(example!("mapreduce/orfa.yaml"), &files).await;
-    let url = local(&gateway);
+    let gateway = start_example(example!("mapreduce/orfa.yaml"), &files).await;
+    let url = localhost_url(&gateway);
     for (key, place, sum) in [("three", "/mapreduce/red/1", 13), ("one", "/mapreduce/red/2", 13)] {
         let urls = [9, 30].map(|words| format!("{url}/pages/words?n={words}"));
         let body = json!({ "key": key, "urls": urls }).to_string();
@@ -75,7 +75,7 @@ async fn the_marketplace_answers_orders_with_their_postings_and_freelancers() {
     let config = format!(
         "listen: 127.0.0.1:0\nservices:\n{services}routes:\n  - {{ path: '/shop/*', script: orders.sjs }}\n"
     );
-    let gateway = started(&config, &[("orders.sjs", example!("marketplace/scripts/orders.sjs"))]).await;
+    let gateway = start_example(&config, &[("orders.sjs", example!("marketplace/scripts/orders.sjs"))]).await;
     let orders = get(&format!("{}/shop/orders?limit=3", gateway.url)).await;
     assert_eq!(orders.as_array().map(Vec::len), Some(3));
     for order in orders.as_array().expect("a list") {

@@ -12,11 +12,11 @@ use std::sync::Mutex;
 #[derive(Clone, Debug)]
 pub(super) enum LedgerEvent {
     /// An increment of the counter, with the new value if it was acknowledged.
-    Raised(Option<u64>),
+    Incremented(Option<u64>),
     /// An entry was appended to the list.
     Appended { id: u64, is_acknowledged: bool },
     /// A resource with this name was created.
-    Made { id: u64, is_acknowledged: bool },
+    Created { id: u64, is_acknowledged: bool },
     /// The counter was read.
     Read(u64),
     /// The list was read.
@@ -50,21 +50,21 @@ impl EventLedger {
     }
 
     /// Records an event that was sent at `sent` and ends now.
-    pub(super) fn note(&self, sent: u64, event: LedgerEvent) {
+    pub(super) fn record(&self, sent: u64, event: LedgerEvent) {
         let over = self.now();
         self.0.lock().expect("no panic").events.push((sent..over, event));
     }
 
     /// Returns the number of acknowledged writes.
-    pub(super) fn acknowledged(&self) -> usize {
+    pub(super) fn acknowledged_count(&self) -> usize {
         self.0.lock().expect("no panic").events.iter().filter(|(_, event)| event.is_acknowledged()).count()
     }
 
     /// Returns the resources that clients tried to create.
-    pub(super) fn made(&self) -> BTreeSet<u64> {
+    pub(super) fn attempted_resources(&self) -> BTreeSet<u64> {
         let entries = self.0.lock().expect("no panic");
         let made = entries.events.iter().filter_map(|(_, event)| match event {
-            LedgerEvent::Made { id, .. } => Some(*id),
+            LedgerEvent::Created { id, .. } => Some(*id),
             _ => None,
         });
         made.collect()
@@ -73,9 +73,9 @@ impl EventLedger {
     /// Returns every contradiction between the events and the final state.
     pub(super) fn contradictions(&self, left: &FinalState) -> Vec<String> {
         let entries = self.0.lock().expect("no panic");
-        let mut found = counter(&entries.events, left.counter);
-        found.extend(list(&entries.events, &left.list));
-        found.extend(resources(&entries.events, &left.resources));
+        let mut found = check_counter(&entries.events, left.counter);
+        found.extend(check_list(&entries.events, &left.list));
+        found.extend(check_resources(&entries.events, &left.resources));
         found
     }
 }
@@ -84,9 +84,9 @@ impl LedgerEvent {
     fn is_acknowledged(&self) -> bool {
         matches!(
             self,
-            Self::Raised(Some(_))
+            Self::Incremented(Some(_))
                 | Self::Appended { is_acknowledged: true, .. }
-                | Self::Made { is_acknowledged: true, .. }
+                | Self::Created { is_acknowledged: true, .. }
         )
     }
 }
@@ -95,10 +95,10 @@ type TimedEvent = (Range<u64>, LedgerEvent);
 
 /// Checks that acknowledged increments have distinct values, that none exceeds the final value, and that
 /// later reads never see less.
-fn counter(events: &[TimedEvent], left: u64) -> Vec<String> {
+fn check_counter(events: &[TimedEvent], left: u64) -> Vec<String> {
     let mut found = Vec::new();
     let raised = events.iter().filter_map(|(when, event)| match event {
-        LedgerEvent::Raised(value) => Some((when, *value)),
+        LedgerEvent::Incremented(value) => Some((when, *value)),
         _ => None,
     });
     let sent = raised.clone().count() as u64;
@@ -122,13 +122,13 @@ fn counter(events: &[TimedEvent], left: u64) -> Vec<String> {
             .filter(|(_, value)| *value > left)
             .map(|(when, value)| format!("{value} was seen at {when:?}, but the counter is {left}")),
     );
-    found.extend(backwards(seen));
+    found.extend(decreased_values(seen));
     found
 }
 
 /// Checks that every acknowledged entry is present once, that no other entry is present, and that every list
 /// that was read is a prefix of the final list.
-fn list(events: &[TimedEvent], left: &[u64]) -> Vec<String> {
+fn check_list(events: &[TimedEvent], left: &[u64]) -> Vec<String> {
     let (mut sent, mut told) = (BTreeSet::new(), BTreeMap::new());
     let mut seen = Vec::new();
     let mut found = Vec::new();
@@ -157,13 +157,13 @@ fn list(events: &[TimedEvent], left: &[u64]) -> Vec<String> {
     // The position of an entry is the length of the list when the entry was appended.
     let places = left.iter().enumerate();
     seen.extend(places.filter_map(|(index, id)| Some((told.get(id)?.clone(), index as u64 + 1))));
-    found.extend(backwards(seen));
+    found.extend(decreased_values(seen));
     found
 }
 
-fn resources(events: &[TimedEvent], left: &BTreeSet<u64>) -> Vec<String> {
+fn check_resources(events: &[TimedEvent], left: &BTreeSet<u64>) -> Vec<String> {
     let lost = events.iter().filter_map(|(when, event)| match event {
-        LedgerEvent::Made { id, is_acknowledged: true } if !left.contains(id) => {
+        LedgerEvent::Created { id, is_acknowledged: true } if !left.contains(id) => {
             Some(format!("resource {id}, acknowledged at {when:?}, is lost"))
         }
         _ => None,
@@ -172,7 +172,7 @@ fn resources(events: &[TimedEvent], left: &BTreeSet<u64>) -> Vec<String> {
 }
 
 /// Returns the values that are less than one that was acknowledged before their request was sent.
-fn backwards(mut seen: Vec<(Range<u64>, u64)>) -> Vec<String> {
+fn decreased_values(mut seen: Vec<(Range<u64>, u64)>) -> Vec<String> {
     seen.sort_by_key(|(when, _)| when.start);
     let mut over: Vec<_> = seen.clone();
     over.sort_by_key(|(when, _)| when.end);
@@ -191,34 +191,34 @@ fn backwards(mut seen: Vec<(Range<u64>, u64)>) -> Vec<String> {
 }
 
 /// Returns a ledger of these events, one after the other.
-fn ledger(events: &[LedgerEvent]) -> EventLedger {
+fn sequential_ledger(events: &[LedgerEvent]) -> EventLedger {
     let ledger = EventLedger::default();
     for event in events {
         let sent = ledger.now();
-        ledger.note(sent, event.clone());
+        ledger.record(sent, event.clone());
     }
     ledger
 }
 
-fn told(events: &[LedgerEvent], left: &FinalState) -> Vec<String> {
-    ledger(events).contradictions(left)
+fn find_contradictions(events: &[LedgerEvent], left: &FinalState) -> Vec<String> {
+    sequential_ledger(events).contradictions(left)
 }
 
 #[test]
 fn accepts_writes_that_are_present_once() {
     let events = [
-        LedgerEvent::Raised(Some(1)),
-        LedgerEvent::Raised(None),
-        LedgerEvent::Raised(Some(3)),
+        LedgerEvent::Incremented(Some(1)),
+        LedgerEvent::Incremented(None),
+        LedgerEvent::Incremented(Some(3)),
         LedgerEvent::Read(3),
         LedgerEvent::Appended { id: 7, is_acknowledged: true },
         LedgerEvent::Appended { id: 8, is_acknowledged: false },
         LedgerEvent::Listed(vec![7]),
-        LedgerEvent::Made { id: 9, is_acknowledged: true },
-        LedgerEvent::Made { id: 10, is_acknowledged: false },
+        LedgerEvent::Created { id: 9, is_acknowledged: true },
+        LedgerEvent::Created { id: 10, is_acknowledged: false },
     ];
     let left = FinalState { counter: 3, list: vec![7], resources: [9].into() };
-    assert_eq!(told(&events, &left), [""; 0]);
+    assert_eq!(find_contradictions(&events, &left), [""; 0]);
 }
 
 #[test]
@@ -227,11 +227,15 @@ fn reports_lost_duplicate_and_decreasing_values() {
     let of_list = |list: &[u64]| FinalState { list: list.to_vec(), ..FinalState::default() };
     let of_counter = |counter| FinalState { counter, ..FinalState::default() };
     for (events, left, said) in [
-        (vec![LedgerEvent::Raised(Some(1))], of_counter(0), "the counter is 0"),
-        (vec![LedgerEvent::Raised(Some(1))], of_counter(2), "1 increments were sent"),
-        (vec![LedgerEvent::Raised(Some(1)), LedgerEvent::Raised(Some(1))], of_counter(2), "two increments"),
+        (vec![LedgerEvent::Incremented(Some(1))], of_counter(0), "the counter is 0"),
+        (vec![LedgerEvent::Incremented(Some(1))], of_counter(2), "1 increments were sent"),
         (
-            vec![LedgerEvent::Raised(Some(1)), LedgerEvent::Raised(Some(2)), LedgerEvent::Read(1)],
+            vec![LedgerEvent::Incremented(Some(1)), LedgerEvent::Incremented(Some(1))],
+            of_counter(2),
+            "two increments",
+        ),
+        (
+            vec![LedgerEvent::Incremented(Some(1)), LedgerEvent::Incremented(Some(2)), LedgerEvent::Read(1)],
             of_counter(2),
             "1 was seen, after 2",
         ),
@@ -242,9 +246,9 @@ fn reports_lost_duplicate_and_decreasing_values() {
         (vec![append(1), append(2)], of_list(&[2, 1]), "1 was seen, after 2"),
         (vec![append(1), LedgerEvent::Listed(vec![])], of_list(&[1]), "0 was seen, after 1"),
         (vec![append(1), LedgerEvent::Listed(vec![2])], of_list(&[1]), "not a prefix"),
-        (vec![LedgerEvent::Made { id: 1, is_acknowledged: true }], FinalState::default(), "resource 1"),
+        (vec![LedgerEvent::Created { id: 1, is_acknowledged: true }], FinalState::default(), "resource 1"),
     ] {
-        let found = told(&events, &left);
+        let found = find_contradictions(&events, &left);
         assert!(found.iter().any(|found| found.contains(said)), "{events:?}: {found:?}");
     }
 }
@@ -253,7 +257,7 @@ fn reports_lost_duplicate_and_decreasing_values() {
 fn accepts_concurrent_requests_in_any_order() {
     let ledger = EventLedger::default();
     let sent = [ledger.now(), ledger.now()];
-    ledger.note(sent[0], LedgerEvent::Raised(Some(2)));
-    ledger.note(sent[1], LedgerEvent::Raised(Some(1)));
+    ledger.record(sent[0], LedgerEvent::Incremented(Some(2)));
+    ledger.record(sent[1], LedgerEvent::Incremented(Some(1)));
     assert_eq!(ledger.contradictions(&FinalState { counter: 2, ..FinalState::default() }), [""; 0]);
 }

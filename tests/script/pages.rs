@@ -40,7 +40,7 @@ async fn serve(mut stream: TcpStream) -> Option<()> {
         (lines.read_line(&mut head).await.ok()? > 0).then_some(())?;
     }
     let number: u64 = head.split(' ').nth(1)?.trim_start_matches('/').parse().ok()?;
-    let page = page(number);
+    let page = page_html(number);
     let length = page.len();
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{page}"
@@ -49,7 +49,7 @@ async fn serve(mut stream: TcpStream) -> Option<()> {
 }
 
 /// Returns a page: two links, and the word `leaf` once for every one-bit of its number.
-fn page(number: u64) -> String {
+fn page_html(number: u64) -> String {
     let (left, right, words) = (2 * number, 2 * number + 1, "leaf ".repeat(number.count_ones() as usize));
     format!("<a href=\"http://pages/{left}\">left</a> <a href=\"http://pages/{right}\">right</a> {words}")
 }

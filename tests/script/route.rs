@@ -4,7 +4,7 @@ use serde_json::json;
 use testkit::http;
 
 use super::ScriptTestGateway;
-use crate::support::{admin, metric, metrics};
+use crate::support::{admin_url, fetch_metrics, metric_value};
 
 const SHOP: &str = r"service shop {
   res '/things' {
@@ -32,24 +32,24 @@ const FILTER: &str = r#"(module
 
 #[tokio::test]
 async fn serves_the_scripts_paths_and_methods_below_its_mount_path() {
-    let served = ScriptTestGateway::by(SHOP).await;
-    assert_eq!(served.refused("GET", "/nothing").await, (404, "resource-not-found".into()));
-    let refused = served.ask("DELETE", "/things").await;
+    let served = ScriptTestGateway::start(SHOP).await;
+    assert_eq!(served.problem_code("GET", "/nothing").await, (404, "resource-not-found".into()));
+    let refused = served.request("DELETE", "/things").await;
     assert_eq!((refused.status.as_u16(), refused.header("allow")), (405, "GET, HEAD, POST, OPTIONS"));
-    let options = served.ask("OPTIONS", "/things").await;
+    let options = served.request("OPTIONS", "/things").await;
     assert_eq!((options.status.as_u16(), options.header("allow")), (204, "GET, HEAD, POST, OPTIONS"));
-    let made = served.ask("POST", "/things?name=a").await;
+    let made = served.request("POST", "/things?name=a").await;
     assert_eq!((made.status.as_u16(), made.header("location")), (201, "/s/things/1"));
-    let moved = served.ask("GET", "/moved").await;
+    let moved = served.request("GET", "/moved").await;
     assert_eq!((moved.status.as_u16(), moved.header("location")), (302, "/s/things"));
-    let head = served.ask("HEAD", "/things").await;
+    let head = served.request("HEAD", "/things").await;
     assert_eq!((head.status.as_u16(), head.header("content-length"), head.body.len()), (200, "5", 0));
     assert_eq!(served.get("/things").await, r#"["a"]"#);
 }
 
 #[tokio::test]
 async fn the_catalogue_lists_static_resources_and_their_methods() {
-    let served = ScriptTestGateway::by(SHOP).await;
+    let served = ScriptTestGateway::start(SHOP).await;
     let url = &served.gateway.url;
     let catalogue = format!("{url}/.well-known/api-catalog");
     let catalogue = http::request("GET", &catalogue, &[], "").await.expect("an answer").json();
@@ -64,9 +64,9 @@ async fn the_catalogue_lists_static_resources_and_their_methods() {
 
 #[tokio::test]
 async fn readyz_waits_until_each_script_is_in_force_and_gives_the_reason() {
-    let served = ScriptTestGateway::by(&format!("const oops = missing()\n{SHOP}")).await;
+    let served = ScriptTestGateway::start(&format!("const oops = missing()\n{SHOP}")).await;
     served.gateway.wait_for_log(|line| line.contains("can't be activated")).await.expect("a line");
-    let admin = admin(&served.gateway).await;
+    let admin = admin_url(&served.gateway).await;
     let ready = async || {
         let answer = http::request("GET", &format!("{admin}/readyz"), &[], "").await.expect("an answer");
         (answer.status.as_u16(), answer.json())
@@ -75,9 +75,9 @@ async fn readyz_waits_until_each_script_is_in_force_and_gives_the_reason() {
     assert_eq!((status, &told["status"]), (503, &json!("starting")));
     let reason = told["reason"].as_str().expect("a reason");
     assert!(reason.contains("`shop`") && reason.contains("shop.sjs:1:14: ReferenceError"), "{reason}");
-    assert_eq!(metric(&metrics(&served.gateway).await, "orfa_ready"), 0);
+    assert_eq!(metric_value(&fetch_metrics(&served.gateway).await, "orfa_ready"), 0);
     served.gateway.replace_file("shop.sjs", SHOP);
-    served.comes_to("/things", "[]").await;
+    served.wait_for_text("/things", "[]").await;
     assert_eq!(ready().await, (200, json!({ "status": "ready" })));
     served.gateway.replace_file("shop.sjs", &format!("const oops = missing()\n{SHOP}"));
     let twice = served.gateway.wait_for_log(|line| line.contains("the previous one remains active")).await;
@@ -92,16 +92,17 @@ async fn filters_see_a_request_before_the_script_does() {
     std::fs::write(&file, wat::parse_str(FILTER).expect("a module")).expect("written");
     let route =
         format!("  - {{ path: '/s/*', script: shop.sjs, filters: [{{ wasm: '{}' }}] }}\n", file.display());
-    let served = ScriptTestGateway::at(SHOP, &route, "").await;
-    assert_eq!(served.ask("GET", "/seen").await.json(), json!({ "key": null, "by": "first" }));
+    let served = ScriptTestGateway::start_with_routes(SHOP, &route, "").await;
+    assert_eq!(served.request("GET", "/seen").await.json(), json!({ "key": null, "by": "first" }));
 }
 
 #[tokio::test]
 async fn enforces_keys_and_rates_and_hides_keys_from_the_script() {
     let more = "callers: { shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' } }\n\
                 rights: { shop: { routes: ['/s/*'], rate: { requests: 2/h, burst: 2 } } }";
-    let served = ScriptTestGateway::at(SHOP, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
-    assert_eq!(served.refused("GET", "/seen").await, (401, "credentials-missing".into()));
+    let served =
+        ScriptTestGateway::start_with_routes(SHOP, "  - { path: '/s/*', script: shop.sjs }\n", more).await;
+    assert_eq!(served.problem_code("GET", "/seen").await, (401, "credentials-missing".into()));
     let key = [("x-api-key", "a-long-and-random-key-of-the-shop")];
     let seen = served.send("GET", "/seen", &key, "").await;
     assert_eq!((seen.status.as_u16(), seen.text()), (200, r#"{"key":null,"by":null}"#.to_owned()));
@@ -113,7 +114,7 @@ async fn enforces_keys_and_rates_and_hides_keys_from_the_script() {
 #[tokio::test]
 async fn preflight_requests_are_answered_without_the_script() {
     let route = "  - { path: '/s/*', script: shop.sjs, cors: { origins: ['https://shop.example.org'] } }\n";
-    let served = ScriptTestGateway::at(SHOP, route, "").await;
+    let served = ScriptTestGateway::start_with_routes(SHOP, route, "").await;
     let preflight = [("origin", "https://shop.example.org"), ("access-control-request-method", "DELETE")];
     let answer = served.send("OPTIONS", "/things", &preflight, "").await;
     assert_eq!(answer.header("access-control-allow-origin"), "https://shop.example.org");
@@ -122,7 +123,7 @@ async fn preflight_requests_are_answered_without_the_script() {
 
 #[tokio::test]
 async fn foreign_origins_write_nothing() {
-    let served = ScriptTestGateway::by(SHOP).await;
+    let served = ScriptTestGateway::start(SHOP).await;
     for foreign in [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
         let refused = served.send("POST", "/things?name=evil", &[foreign], "").await;
         assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (403, &"origin-forbidden".into()));
@@ -132,7 +133,7 @@ async fn foreign_origins_write_nothing() {
     assert_eq!(served.send("POST", "/things?name=a", &own, "").await.status.as_u16(), 201);
     assert_eq!(served.get("/things").await, r#"["a"]"#);
     let route = "  - { path: '/s/*', script: shop.sjs, cors: { origins: ['https://shop.example.org'] } }\n";
-    let listed = ScriptTestGateway::at(SHOP, route, "").await;
+    let listed = ScriptTestGateway::start_with_routes(SHOP, route, "").await;
     let shop = [("origin", "https://shop.example.org")];
     assert_eq!(listed.send("POST", "/things?name=a", &shop, "").await.status.as_u16(), 201);
 }
@@ -140,41 +141,42 @@ async fn foreign_origins_write_nothing() {
 #[tokio::test]
 async fn rejects_bodies_above_the_scripts_limit() {
     let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { request_body: 1KiB } } }\n";
-    let served = ScriptTestGateway::at(SHOP, route, "").await;
+    let served = ScriptTestGateway::start_with_routes(SHOP, route, "").await;
     let answer = served.send("POST", "/things", &[], vec![b'x'; 2048]).await;
     assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (413, &"body-too-large".into()));
 }
 
 #[tokio::test]
 async fn a_script_reaches_services_by_name_and_other_hosts_only_by_a_pattern() {
-    let served = ScriptTestGateway::by(SHOP).await;
-    assert_eq!(served.ask("GET", "/up").await.json()["path"], "/echo");
+    let served = ScriptTestGateway::start(SHOP).await;
+    assert_eq!(served.request("GET", "/up").await.json()["path"], "/echo");
     let other = testkit::misbehaving_upstream::start().await;
     let far =
         format!("/elsewhere?url={}", other.url().replace(':', "%3A").replace('/', "%2F") + "%2Fjson%3Fn%3D1");
-    assert_eq!(served.refused("GET", &far).await, (502, "script-resource".into()));
+    assert_eq!(served.problem_code("GET", &far).await, (502, "script-resource".into()));
     assert_eq!(other.hits("/json"), 0);
-    let open = ScriptTestGateway::with(SHOP, &format!("hosts: ['{}']", other.address()), "").await;
-    assert_eq!(open.ask("GET", &far).await.json().as_array().map(Vec::len), Some(1));
+    let open =
+        ScriptTestGateway::start_with_options(SHOP, &format!("hosts: ['{}']", other.address()), "").await;
+    assert_eq!(open.request("GET", &far).await.json().as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
 async fn scripts_are_covered_by_metrics_and_the_access_log() {
-    let served = ScriptTestGateway::by(SHOP).await;
+    let served = ScriptTestGateway::start(SHOP).await;
     served.get("/up").await;
-    served.ask("POST", "/things?name=a").await;
+    served.request("POST", "/things?name=a").await;
     let line = served.gateway.wait_for_log(|line| line.contains("/s/up")).await.expect("a line");
     for part in [r#""route":"/s/*""#, r#""calls":1"#, r#""status":200"#] {
         assert!(line.contains(part), "no {part} in {line}");
     }
-    let page = metrics(&served.gateway).await;
-    assert_eq!(metric(&page, "orfa_script_requests_total{route=\"/s/*\"}"), 2);
-    assert_eq!(metric(&page, "orfa_script_runs_total{service=\"shop\"}"), 2);
-    assert_eq!(metric(&page, "orfa_script_writers_waiting{service=\"shop\"}"), 0);
-    assert!(metric(&page, "orfa_script_commits_total{service=\"shop\"}") > 0);
-    assert_eq!(metric(&page, "orfa_script_ready{service=\"shop\"}"), 1);
-    assert_eq!(metric(&page, "orfa_script_worker_restarts_total{service=\"shop\"}"), 0);
-    assert!(metric(&page, "orfa_script_workers{service=\"shop\"}") > 0);
+    let page = fetch_metrics(&served.gateway).await;
+    assert_eq!(metric_value(&page, "orfa_script_requests_total{route=\"/s/*\"}"), 2);
+    assert_eq!(metric_value(&page, "orfa_script_runs_total{service=\"shop\"}"), 2);
+    assert_eq!(metric_value(&page, "orfa_script_writers_waiting{service=\"shop\"}"), 0);
+    assert!(metric_value(&page, "orfa_script_commits_total{service=\"shop\"}") > 0);
+    assert_eq!(metric_value(&page, "orfa_script_ready{service=\"shop\"}"), 1);
+    assert_eq!(metric_value(&page, "orfa_script_worker_restarts_total{service=\"shop\"}"), 0);
+    assert!(metric_value(&page, "orfa_script_workers{service=\"shop\"}") > 0);
 }
 
 #[tokio::test]
@@ -183,7 +185,7 @@ async fn two_routes_serve_two_services_of_one_file() {
         "service a { res '/x' on GET { respond 'a' } }\nservice b { res '/x' on GET { respond 'b' } }\n";
     let routes = "  - { path: '/a/*', script: { file: shop.sjs, service: a } }\n  \
                   - { path: '/b/*', script: { file: shop.sjs, service: b } }\n";
-    let served = ScriptTestGateway::at(script, routes, "").await;
+    let served = ScriptTestGateway::start_with_routes(script, routes, "").await;
     for name in ["a", "b"] {
         let url = format!("{}/{name}/x", served.gateway.url);
         assert_eq!(http::request("GET", &url, &[], "").await.expect("an answer").text(), name);
@@ -208,10 +210,10 @@ async fn answers_derived_from_state_or_service_responses_are_private() {
         respond { path: said.path, twice: said.path + said.path }
       }
     }";
-    let served = ScriptTestGateway::by(shop).await;
+    let served = ScriptTestGateway::start(shop).await;
     for path in ["/things", "/up", "/inner"] {
-        let answer = served.ask("GET", path).await;
+        let answer = served.request("GET", path).await;
         assert_eq!((answer.status.as_u16(), answer.header("cache-control")), (200, "private"), "{path}");
     }
-    assert_eq!(served.ask("POST", "/things").await.header("cache-control"), "");
+    assert_eq!(served.request("POST", "/things").await.header("cache-control"), "");
 }

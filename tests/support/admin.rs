@@ -4,7 +4,7 @@ use serde_json::Value;
 use testkit::{GatewayProcess, http};
 
 /// Returns the base URL of the admin listener.
-pub(crate) async fn admin(gateway: &GatewayProcess) -> String {
+pub(crate) async fn admin_url(gateway: &GatewayProcess) -> String {
     let line =
         gateway.wait_for_log(|line| line.contains("admin listening")).await.expect("an admin listener");
     let line: Value = serde_json::from_str(&line).expect("JSON");
@@ -12,15 +12,15 @@ pub(crate) async fn admin(gateway: &GatewayProcess) -> String {
 }
 
 /// Fetches `/metrics`.
-pub(crate) async fn metrics(gateway: &GatewayProcess) -> String {
-    let url = format!("{}/metrics", admin(gateway).await);
+pub(crate) async fn fetch_metrics(gateway: &GatewayProcess) -> String {
+    let url = format!("{}/metrics", admin_url(gateway).await);
     let answer = http::request("GET", &url, &[], "").await.expect("an answer");
     assert_eq!(answer.status, 200);
     answer.text()
 }
 
 /// Returns the value of a metric in the text of `/metrics`.
-pub(crate) fn metric(text: &str, name: &str) -> u64 {
+pub(crate) fn metric_value(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().expect("a whole number")
 }

@@ -22,8 +22,8 @@ pub(crate) struct UnsentTestRequest {
 
 /// Clients that send requests until `end` is called.
 pub(crate) struct ClientLoad {
-    answered: Arc<AtomicUsize>,
-    over: Arc<AtomicBool>,
+    response_count: Arc<AtomicUsize>,
+    is_stopped: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Vec<String>>>,
 }
 
@@ -35,28 +35,28 @@ impl ClientLoad {
         judge: fn(&TestResponse) -> Result<(), String>,
     ) -> Self {
         const CLIENTS: usize = 8;
-        let (answered, over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (response_count, is_stopped) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
         let ask: RequestBuilder = Arc::new(ask);
         let client = |number| {
             let client = LoadClient {
                 url: url.to_owned(),
-                keeps: number % 2 == 0,
-                ask: ask.clone(),
-                judge,
-                answered: answered.clone(),
-                over: over.clone(),
+                keep_alive: number % 2 == 0,
+                build_request: ask.clone(),
+                check: judge,
+                response_count: response_count.clone(),
+                is_stopped: is_stopped.clone(),
             };
             tokio::spawn(client.run())
         };
         let clients = (0..CLIENTS).map(client).collect();
-        Self { answered, over, clients }
+        Self { response_count, is_stopped, clients }
     }
 
     /// Waits until this many more requests have been answered.
-    pub(crate) async fn answers(&self, more: usize) {
-        let wanted = self.answered.load(Relaxed) + more;
+    pub(crate) async fn wait_for_responses(&self, more: usize) {
+        let wanted = self.response_count.load(Relaxed) + more;
         let enough = async {
-            while self.answered.load(Relaxed) < wanted {
+            while self.response_count.load(Relaxed) < wanted {
                 tokio::task::yield_now().await;
             }
         };
@@ -64,8 +64,8 @@ impl ClientLoad {
     }
 
     /// Stops the clients and returns all failures.
-    pub(crate) async fn end(self) -> Vec<String> {
-        self.over.store(true, Relaxed);
+    pub(crate) async fn stop(self) -> Vec<String> {
+        self.is_stopped.store(true, Relaxed);
         let mut failures = Vec::new();
         for client in self.clients {
             failures.extend(client.await.expect("a client"));
@@ -76,11 +76,11 @@ impl ClientLoad {
 
 struct LoadClient {
     url: String,
-    keeps: bool,
-    ask: RequestBuilder,
-    judge: fn(&TestResponse) -> Result<(), String>,
-    answered: Arc<AtomicUsize>,
-    over: Arc<AtomicBool>,
+    keep_alive: bool,
+    build_request: RequestBuilder,
+    check: fn(&TestResponse) -> Result<(), String>,
+    response_count: Arc<AtomicUsize>,
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl LoadClient {
@@ -88,21 +88,21 @@ impl LoadClient {
         let mut failures = Vec::new();
         let mut kept = None;
         let mut turn = 0;
-        while !self.over.load(Relaxed) {
-            match self.once(&mut kept, turn).await {
-                Ok(answer) => failures.extend((self.judge)(&answer).err()),
+        while !self.is_stopped.load(Relaxed) {
+            match self.send_request(&mut kept, turn).await {
+                Ok(answer) => failures.extend((self.check)(&answer).err()),
                 Err(error) => {
                     kept = None;
                     failures.push(format!("request {turn}: {error:?}"));
                 }
             }
-            self.answered.fetch_add(1, Relaxed);
+            self.response_count.fetch_add(1, Relaxed);
             turn += 1;
         }
         failures
     }
 
-    async fn once(
+    async fn send_request(
         &self,
         kept: &mut Option<HeldConnection>,
         turn: usize,
@@ -111,9 +111,9 @@ impl LoadClient {
             Some(connection) => connection,
             None => HeldConnection::open(&self.url).await?,
         };
-        let UnsentTestRequest { method, path, headers, body } = (self.ask)(turn);
+        let UnsentTestRequest { method, path, headers, body } = (self.build_request)(turn);
         let answer = connection.request(method, path, &headers, body).await?;
-        if self.keeps && answer.header("connection") != "close" {
+        if self.keep_alive && answer.header("connection") != "close" {
             *kept = Some(connection);
         }
         Ok(answer)

@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 /// Compiles WebAssembly text.
 #[track_caller]
-pub(crate) fn wat(text: &str) -> Vec<u8> {
+pub(crate) fn compile_wat(text: &str) -> Vec<u8> {
     match wat::parse_str(text) {
         Ok(module) => module,
         Err(error) => panic!("{error}\n{text}"),
@@ -17,21 +17,27 @@ pub(crate) fn wat(text: &str) -> Vec<u8> {
 /// Builds a plain module with a memory of two pages, an import of every host function under its own name
 /// (`$http`), the given fields, and the given body of the function `orfa` (parameters `$at` and `$len`).
 #[track_caller]
-pub(crate) fn plain(fields: &str, body: &str) -> Vec<u8> {
+pub(crate) fn plain_module(fields: &str, body: &str) -> Vec<u8> {
     let memory = r#"(memory (export "memory") 2)"#;
-    wat(&format!("(module {} {memory} {fields} {})", host_functions(), entry(body)))
+    compile_wat(&format!("(module {} {memory} {fields} {})", host_functions(), entry_function(body)))
 }
 
 /// Builds a module for the C environment; it imports the environment's memory and table.
 #[track_caller]
-pub(crate) fn beside(fields: &str, body: &str) -> Vec<u8> {
+pub(crate) fn c_environment_module(fields: &str, body: &str) -> Vec<u8> {
     let imports = r#"(import "env:c@1" "memory" (memory 5))
         (import "env:c@1" "__indirect_function_table" (table 0 funcref))"#;
-    wat(&format!("(module {imports} {} {fields} {})", host_functions(), entry(body)))
+    compile_wat(&format!("(module {imports} {} {fields} {})", host_functions(), entry_function(body)))
 }
 
 /// Returns a data segment at `at` that holds an `orfa_request` and the texts it points to.
-pub(crate) fn request(at: u32, method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> String {
+pub(crate) fn request_segment(
+    at: u32,
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> String {
     let mut texts = String::new();
     let mut put = |text: &str| {
         let place = [at + 256 + texts.len() as u32, text.len() as u32];
@@ -46,11 +52,11 @@ pub(crate) fn request(at: u32, method: &str, url: &str, headers: &[(&str, &str)]
     words.extend(fields);
     words.resize(64, 0);
     let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).chain(texts.bytes()).collect();
-    format!("(data (i32.const {at}) \"{}\")", escaped(&bytes))
+    format!("(data (i32.const {at}) \"{}\")", escape_bytes(&bytes))
 }
 
 /// Compiles a C source with `orfa query build`.
-pub(crate) async fn build(source: &str) -> Vec<u8> {
+pub(crate) async fn build_c_program(source: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
     let (from, to) = (folder.path().join("query.c"), folder.path().join("query.wasm"));
     std::fs::write(&from, source).expect("written");
@@ -60,7 +66,7 @@ pub(crate) async fn build(source: &str) -> Vec<u8> {
     std::fs::read(&to).expect("a module")
 }
 
-fn entry(body: &str) -> String {
+fn entry_function(body: &str) -> String {
     format!(r#"(func (export "orfa") (param $at i32) (param $len i32) {body})"#)
 }
 
@@ -87,7 +93,7 @@ fn core_type(ty: AbiType) -> &'static str {
     }
 }
 
-fn escaped(bytes: &[u8]) -> String {
+fn escape_bytes(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "\\{byte:02x}");
         text

@@ -38,7 +38,7 @@ impl TestQuery {
     }
 
     /// Sets the path of the route.
-    pub(crate) fn at(mut self, path: &str) -> Self {
+    pub(crate) fn with_path(mut self, path: &str) -> Self {
         self.path = path.into();
         self
     }
@@ -79,7 +79,7 @@ impl TestQuery {
 /// Asserts that an answer is a problem with this status and code and with everything that all problems have.
 /// Returns its document.
 #[track_caller]
-pub(crate) fn problem(response: &TestResponse, status: u16, code: &str) -> Value {
+pub(crate) fn assert_problem(response: &TestResponse, status: u16, code: &str) -> Value {
     let text = response.text();
     assert_eq!(response.header("content-type"), "application/problem+json", "{}: {text}", response.status);
     let document = response.json();

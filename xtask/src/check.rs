@@ -5,31 +5,31 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::{CheckFindings, arrows, errors, files, generate, licences, prose, style};
+use crate::{CheckFindings, errors, files, generate, layering, licences, prose, style};
 
 /// A check of this workspace.
 type WorkspaceCheck = fn() -> anyhow::Result<CheckFindings>;
 
 /// Runs all checks. Findings do not stop the next check; a failing tool does.
-pub(crate) fn all() -> anyhow::Result<CheckFindings> {
+pub(crate) fn run_all() -> anyhow::Result<CheckFindings> {
     let checks: [(&str, WorkspaceCheck); 6] = [
-        ("arrows", arrows::run),
+        ("arrows", layering::run),
         ("licences", licences::run),
         ("style", style::run),
         ("prose", prose::run),
         ("errors", errors::run),
-        ("generated files", generate::compare),
+        ("generated files", generate::compare_files),
     ];
-    cargo("formatting", &["fmt", "--all", "--check"])?;
+    run_cargo("formatting", &["fmt", "--all", "--check"])?;
     let mut findings = CheckFindings::new();
     for (name, check) in checks {
-        findings.extend(timed(name, check)?);
+        findings.extend(run_timed(name, check)?);
     }
-    cargo("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+    run_cargo("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     Ok(findings)
 }
 
-fn timed<T>(name: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+fn run_timed<T>(name: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     println!("check: {name}");
     let started = Instant::now();
     let result = work().with_context(|| name.to_owned())?;
@@ -40,10 +40,10 @@ fn timed<T>(name: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Res
     Ok(result)
 }
 
-fn cargo(name: &str, arguments: &[&str]) -> anyhow::Result<()> {
-    timed(name, || {
+fn run_cargo(name: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    run_timed(name, || {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        let status = cargo.args(arguments).current_dir(files::root()).status()?;
+        let status = cargo.args(arguments).current_dir(files::repository_root()).status()?;
         if !status.success() {
             bail!("`cargo {}` ended with {status}", arguments.join(" "));
         }

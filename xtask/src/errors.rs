@@ -47,16 +47,16 @@ const PARTS: [(&str, &[&str]); 8] = [
 
 /// Checks this repository.
 pub(crate) fn run() -> anyhow::Result<CheckFindings> {
-    let files = files::tracked()?;
+    let files = files::tracked_files()?;
     let page = files.iter().find(|file| file.path == PAGE).map_or("", |file| file.text.as_str());
     let mut findings = CheckFindings::new();
     for (heading, folders) in PARTS {
         let ours = |file: &&TrackedFile| folders.iter().any(|folder| file.path.starts_with(folder));
-        let sources = files.iter().filter(ours).filter(|file| file.ending() == "rs");
-        let codes = sources.flat_map(|file| codes(file.product())).collect();
-        findings.extend(differences(heading, &codes, &rows(page, heading)));
+        let sources = files.iter().filter(ours).filter(|file| file.extension() == "rs");
+        let codes = sources.flat_map(|file| source_codes(file.text_without_tests())).collect();
+        findings.extend(differences(heading, &codes, &listed_codes(page, heading)));
     }
-    findings.extend(page.lines().filter_map(contradiction));
+    findings.extend(page.lines().filter_map(status_contradiction));
     Ok(findings)
 }
 
@@ -67,7 +67,7 @@ fn differences(heading: &str, codes: &BTreeSet<String>, rows: &BTreeSet<String>)
 }
 
 /// The codes of the table under a heading.
-fn rows(page: &str, heading: &str) -> BTreeSet<String> {
+fn listed_codes(page: &str, heading: &str) -> BTreeSet<String> {
     let part = page.split_once(heading).map_or("", |(_, part)| part);
     let part = part.split("\n## ").next().unwrap_or("");
     let code = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
@@ -75,7 +75,7 @@ fn rows(page: &str, heading: &str) -> BTreeSet<String> {
 }
 
 /// Reports a row with contradicting fault and status.
-fn contradiction(line: &str) -> Option<String> {
+fn status_contradiction(line: &str) -> Option<String> {
     let cells: Vec<&str> = line.strip_prefix("| `")?.split('|').map(str::trim).collect();
     let [code, status, fault, _, _] = cells[..] else { return None };
     let status: u16 = status.parse().ok()?;
@@ -90,24 +90,24 @@ fn contradiction(line: &str) -> Option<String> {
 }
 
 /// The codes that a source file returns or passes to `Complaint`.
-fn codes(source: &str) -> BTreeSet<String> {
-    let returned = bodies(source).flat_map(texts).filter(|text| is_code(text));
-    let complained = source.split("Complaint::").skip(1).filter_map(complained);
+fn source_codes(source: &str) -> BTreeSet<String> {
+    let returned = code_function_bodies(source).flat_map(quoted_texts).filter(|text| is_code(text));
+    let complained = source.split("Complaint::").skip(1).filter_map(complaint_code);
     returned.chain(complained).map(str::to_owned).collect()
 }
 
 /// The bodies of functions called `code` or `..._code` that return text.
-fn bodies(source: &str) -> impl Iterator<Item = &str> {
+fn code_function_bodies(source: &str) -> impl Iterator<Item = &str> {
     source.split("fn ").skip(1).filter_map(|function| {
         let (head, body) = function.split_once('{')?;
         let (name, signature) = head.split_once('(')?;
         let named = name == "code" || name.ends_with("_code");
-        (named && signature.contains("-> &'static str")).then(|| block(body))
+        (named && signature.contains("-> &'static str")).then(|| braced_block(body))
     })
 }
 
 /// A block up to its closing brace.
-fn block(body: &str) -> &str {
+fn braced_block(body: &str) -> &str {
     let mut depth = 1;
     let end = body.find(|letter| {
         depth += match letter {
@@ -121,12 +121,12 @@ fn block(body: &str) -> &str {
 }
 
 /// The quoted strings of a function body.
-fn texts(body: &str) -> impl Iterator<Item = &str> {
+fn quoted_texts(body: &str) -> impl Iterator<Item = &str> {
     body.split('"').skip(1).step_by(2)
 }
 
 /// The code in `usage("bad-url", ...` and similar calls.
-fn complained(call: &str) -> Option<&str> {
+fn complaint_code(call: &str) -> Option<&str> {
     let (name, arguments) = call.split_once('(')?;
     let code = arguments.trim_start().strip_prefix('"')?.split('"').next()?;
     (["usage", "failed", "internal"].contains(&name) && is_code(code)).then_some(code)
@@ -156,32 +156,32 @@ mod tests {
             "bad-url", text, "") }
     "#;
 
-    fn set(codes: &[&str]) -> BTreeSet<String> {
+    fn code_set(codes: &[&str]) -> BTreeSet<String> {
         codes.iter().map(|code| (*code).to_owned()).collect()
     }
 
     #[test]
     fn extracts_codes_from_sources() {
-        assert_eq!(codes(SOURCE), set(&["limit-cpu", "not-found", "bad-url"]));
+        assert_eq!(source_codes(SOURCE), code_set(&["limit-cpu", "not-found", "bad-url"]));
     }
 
     #[test]
     fn a_row_belongs_to_its_heading() {
         let page = "## A\n| code |\n| `a-b` | 422 |\n\n## B\n| `c-d` | 1 |\n";
-        assert_eq!(rows(page, "## A"), set(&["a-b"]));
-        assert_eq!(rows(page, "## B"), set(&["c-d"]));
+        assert_eq!(listed_codes(page, "## A"), code_set(&["a-b"]));
+        assert_eq!(listed_codes(page, "## B"), code_set(&["c-d"]));
     }
 
     #[test]
     fn finds_statuses_that_do_not_fit_the_fault() {
-        assert!(contradiction("| `a-b` | 500 | client | x |").is_some());
-        assert!(contradiction("| `a-b` | 503 | gateway | x |").is_none());
-        assert!(contradiction("| `a-b` | 1 | x |").is_none());
+        assert!(status_contradiction("| `a-b` | 500 | client | x |").is_some());
+        assert!(status_contradiction("| `a-b` | 503 | gateway | x |").is_none());
+        assert!(status_contradiction("| `a-b` | 1 | x |").is_none());
     }
 
     #[test]
     fn finds_missing_and_unknown_codes() {
-        assert_eq!(differences("## A", &set(&["a-b"]), &set(&["c-d"])).len(), 2);
-        assert_eq!(differences("## A", &set(&["a-b"]), &set(&["a-b"])), [""; 0]);
+        assert_eq!(differences("## A", &code_set(&["a-b"]), &code_set(&["c-d"])).len(), 2);
+        assert_eq!(differences("## A", &code_set(&["a-b"]), &code_set(&["a-b"])), [""; 0]);
     }
 }

@@ -13,20 +13,20 @@ pub(crate) struct TrackedFile {
 }
 
 /// The root of the repository, relative to this package.
-pub(crate) fn root() -> PathBuf {
+pub(crate) fn repository_root() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| ".".into(), |xtask| PathBuf::from(xtask).join(".."))
 }
 
 /// Every tracked text file that exists.
-pub(crate) fn tracked() -> anyhow::Result<Vec<TrackedFile>> {
+pub(crate) fn tracked_files() -> anyhow::Result<Vec<TrackedFile>> {
     // In a container the checkout may belong to another user, which git refuses by default.
     let mut git = Command::new("git");
-    git.args(["-c", "safe.directory=*", "ls-files", "-z"]).current_dir(root());
+    git.args(["-c", "safe.directory=*", "ls-files", "-z"]).current_dir(repository_root());
     let listed = git.output().context("git can't be run")?;
     ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr).trim());
     let paths = String::from_utf8(listed.stdout).context("a path is not UTF-8")?;
     let read = |path: &str| {
-        let text = std::fs::read_to_string(root().join(path)).ok()?;
+        let text = std::fs::read_to_string(repository_root().join(path)).ok()?;
         Some(TrackedFile { path: path.to_owned(), text })
     };
     Ok(paths.split_terminator('\0').filter_map(read).collect())
@@ -34,12 +34,12 @@ pub(crate) fn tracked() -> anyhow::Result<Vec<TrackedFile>> {
 
 impl TrackedFile {
     /// The extension of the file's name, such as `rs`.
-    pub(crate) fn ending(&self) -> &str {
+    pub(crate) fn extension(&self) -> &str {
         self.path.rsplit_once('.').map_or("", |(_, ending)| ending)
     }
 
     /// The file without tests: the text before the test module, or nothing if the whole file is a test.
-    pub(crate) fn product(&self) -> &str {
+    pub(crate) fn text_without_tests(&self) -> &str {
         let tests = self.path.ends_with("/tests.rs") || self.path.contains("/tests/");
         let text = if tests { "" } else { self.text.as_str() };
         text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("")

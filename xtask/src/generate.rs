@@ -90,33 +90,33 @@ const BEGIN: &str = "<!-- generated from crates/query-abi by `cargo xtask genera
 const END: &str = "<!-- end of generated text -->\n";
 
 /// Writes every generated file that is out of date.
-pub(crate) fn write() -> anyhow::Result<CheckFindings> {
-    for (path, text) in outdated()? {
-        std::fs::write(files::root().join(path), text).with_context(|| path.to_owned())?;
+pub(crate) fn write_outdated() -> anyhow::Result<CheckFindings> {
+    for (path, text) in outdated_files()? {
+        std::fs::write(files::repository_root().join(path), text).with_context(|| path.to_owned())?;
         println!("wrote {path}");
     }
-    pages_of_tests()
+    write_test_pages()
 }
 
 /// Runs the tests of `gateway` and `benches` that compare docs/config.md and docs/benchmarks.md in the mode
 /// that writes them.
-fn pages_of_tests() -> anyhow::Result<CheckFindings> {
+fn write_test_pages() -> anyhow::Result<CheckFindings> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["test", "--quiet", "--package", "gateway", "--package", "benches", "--lib", "--"]);
     cargo.args(["config::reference", "page::tests"]);
-    let status = cargo.env("ORFA_GENERATE", "1").current_dir(files::root()).status()?;
+    let status = cargo.env("ORFA_GENERATE", "1").current_dir(files::repository_root()).status()?;
     let failed = || "docs/config.md or docs/benchmarks.md could not be written: see above".to_owned();
     Ok((!status.success()).then(failed).into_iter().collect())
 }
 
 /// Reports every generated file that is out of date.
-pub(crate) fn compare() -> anyhow::Result<CheckFindings> {
-    let outdated = outdated()?.into_iter();
+pub(crate) fn compare_files() -> anyhow::Result<CheckFindings> {
+    let outdated = outdated_files()?.into_iter();
     Ok(outdated.map(|(path, _)| format!("{path} is out of date: run `cargo xtask generate`")).collect())
 }
 
-fn outdated() -> anyhow::Result<Vec<(&'static str, String)>> {
-    let read = |path: &str| std::fs::read_to_string(files::root().join(path)).unwrap_or_default();
+fn outdated_files() -> anyhow::Result<Vec<(&'static str, String)>> {
+    let read = |path: &str| std::fs::read_to_string(files::repository_root().join(path)).unwrap_or_default();
     let page = splice(&read(PAGE), &function_table()).context(PAGE)?;
     let wanted = [(HEADER, c_header()), (PAGE, page)];
     Ok(wanted.into_iter().filter(|(path, text)| read(path) != *text).collect())
@@ -133,7 +133,7 @@ fn splice(page: &str, text: &str) -> anyhow::Result<String> {
 /// The host functions as a Markdown table.
 fn function_table() -> String {
     let row = |function: &HostFunction| {
-        let (signature, doc) = (signature(function, ""), function.doc.replace('|', "\\|"));
+        let (signature, doc) = (c_signature(function, ""), function.doc.replace('|', "\\|"));
         format!("| `{signature}` | {doc} |\n")
     };
     let rows: String = HOST_FUNCTIONS.iter().map(row).collect();
@@ -149,52 +149,52 @@ fn c_header() -> String {
     let codes = AbiCode::ALL.iter().map(|(code, name, doc)| (*code as i32, *name, *doc));
     let failures = FailureKind::ALL.iter().map(|(kind, name, doc)| (*kind as i32, *name, *doc));
     let kinds = JsonKind::ALL.iter().map(|(kind, name, doc)| (*kind as i32, *name, *doc));
-    let functions: String = HOST_FUNCTIONS.iter().map(function).collect();
+    let functions: String = HOST_FUNCTIONS.iter().map(c_function).collect();
     [
         PREAMBLE,
-        &enumeration(
+        &c_enum(
             "orfa_code",
             "Results of host functions, and reasons for which a call has no response.",
             codes,
         ),
-        &enumeration("orfa_part", "The parts of a response that Response_read reads.", parts.into_iter()),
-        &enumeration("orfa_json_kind", "The kinds of values in a JSON body.", kinds),
-        &enumeration("orfa_failure", "Failures with which a program ends itself.", failures),
+        &c_enum("orfa_part", "The parts of a response that Response_read reads.", parts.into_iter()),
+        &c_enum("orfa_json_kind", "The kinds of values in a JSON body.", kinds),
+        &c_enum("orfa_failure", "Failures with which a program ends itself.", failures),
         &functions,
         CLOSING,
     ]
     .concat()
 }
 
-fn enumeration<'a>(name: &str, doc: &str, items: impl Iterator<Item = (i32, &'a str, &'a str)>) -> String {
+fn c_enum<'a>(name: &str, doc: &str, items: impl Iterator<Item = (i32, &'a str, &'a str)>) -> String {
     let lines: String =
         items.map(|(number, name, doc)| format!("    {name} = {number}, /* {doc} */\n")).collect();
     format!("\n/* {doc} */\nenum {name} {{\n{lines}}};\n")
 }
 
-fn function(function: &HostFunction) -> String {
+fn c_function(function: &HostFunction) -> String {
     let HostFunction { name, doc, .. } = function;
     let attributes = format!("__attribute__((import_module(\"{HOST_MODULE}\"), import_name(\"{name}\")))");
-    format!("\n/* {} */\n{attributes}\n{};\n", wrap(doc), signature(function, "orfa_host_"))
+    format!("\n/* {} */\n{attributes}\n{};\n", wrap_comment(doc), c_signature(function, "orfa_host_"))
 }
 
 /// The declaration of a function in C.
-fn signature(function: &HostFunction, prefix: &str) -> String {
+fn c_signature(function: &HostFunction, prefix: &str) -> String {
     let HostFunction { name, params, result, .. } = function;
-    let params: Vec<_> = params.iter().map(|(name, spelling, _)| parameter(spelling, name)).collect();
+    let params: Vec<_> = params.iter().map(|(name, spelling, _)| c_parameter(spelling, name)).collect();
     let params = if params.is_empty() { "void".to_owned() } else { params.join(", ") };
     let result = result.map_or("void", |(spelling, _)| spelling);
     format!("{result} {prefix}{name}({params})")
 }
 
 /// A parameter such as `const char *name` or `uint32_t name`, without a space after a star.
-fn parameter(spelling: &str, name: &str) -> String {
+fn c_parameter(spelling: &str, name: &str) -> String {
     let space = if spelling.ends_with('*') { "" } else { " " };
     format!("{spelling}{space}{name}")
 }
 
 /// Wraps a comment at a hundred characters.
-fn wrap(text: &str) -> String {
+fn wrap_comment(text: &str) -> String {
     let options = Options::new(100)
         .wrap_algorithm(WrapAlgorithm::FirstFit)
         .word_separator(WordSeparator::AsciiSpace)

@@ -37,12 +37,12 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// Checks this repository.
 pub(crate) fn run() -> anyhow::Result<CheckFindings> {
     let packages = DependencyGraph::read()?.packages;
-    let mut findings: CheckFindings = packages.iter().filter_map(finding).collect();
-    findings.extend(idle(&packages));
+    let mut findings: CheckFindings = packages.iter().filter_map(package_finding).collect();
+    findings.extend(unused_exceptions(&packages));
     Ok(findings)
 }
 
-fn finding(package: &GraphPackage) -> Option<String> {
+fn package_finding(package: &GraphPackage) -> Option<String> {
     let GraphPackage { name, license, source, .. } = package;
     if let Some(source) = source.as_deref().filter(|source| *source != REGISTRY) {
         return Some(format!("`{name}` comes from {source}, not from crates.io"));
@@ -66,7 +66,7 @@ fn is_accepted(package: &str, expression: &Expression) -> bool {
 }
 
 /// Reports exceptions for packages that are no longer used.
-fn idle(packages: &[GraphPackage]) -> impl Iterator<Item = String> {
+fn unused_exceptions(packages: &[GraphPackage]) -> impl Iterator<Item = String> {
     let used = |name: &str| packages.iter().any(|package| package.name == name);
     let idle = EXCEPTIONS.iter().filter(move |(name, ..)| !used(name));
     idle.map(|(name, ..)| format!("the licence exception for `{name}` is no longer used"))
@@ -76,19 +76,19 @@ fn idle(packages: &[GraphPackage]) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    fn judge(name: &str, licence: Option<&str>) -> Option<String> {
+    fn finding_for(name: &str, licence: Option<&str>) -> Option<String> {
         let license = licence.map(str::to_owned);
         let source = Some(REGISTRY.to_owned());
-        finding(&GraphPackage { name: name.into(), license, source, ..GraphPackage::default() })
+        package_finding(&GraphPackage { name: name.into(), license, source, ..GraphPackage::default() })
     }
 
     #[test]
     fn accepted_licences_pass() {
         for licence in ["MIT", "MIT/Apache-2.0", "GPL-3.0-only OR MIT", "(MIT OR Apache-2.0) AND Unicode-3.0"]
         {
-            assert_eq!(judge("a", Some(licence)), None, "{licence}");
+            assert_eq!(finding_for("a", Some(licence)), None, "{licence}");
         }
-        assert_eq!(judge("a", Some("Apache-2.0 WITH LLVM-exception")), None);
+        assert_eq!(finding_for("a", Some("Apache-2.0 WITH LLVM-exception")), None);
     }
 
     #[test]
@@ -96,15 +96,15 @@ mod tests {
         for licence in
             ["GPL-3.0-only", "MIT AND GPL-3.0-only", "MPL-2.0", "CDLA-Permissive-2.0", "no licence"]
         {
-            assert!(judge("a", Some(licence)).is_some(), "{licence}");
+            assert!(finding_for("a", Some(licence)).is_some(), "{licence}");
         }
-        assert!(judge("a", None).is_some());
+        assert!(finding_for("a", None).is_some());
     }
 
     #[test]
     fn exceptions_apply_to_one_package_and_must_be_in_use() {
-        assert_eq!(judge("webpki-roots", Some("CDLA-Permissive-2.0")), None);
-        assert_eq!(idle(&[]).count(), EXCEPTIONS.len());
+        assert_eq!(finding_for("webpki-roots", Some("CDLA-Permissive-2.0")), None);
+        assert_eq!(unused_exceptions(&[]).count(), EXCEPTIONS.len());
     }
 
     #[test]
@@ -112,6 +112,6 @@ mod tests {
         let source = Some("git+https://example.org/a".to_owned());
         let package =
             GraphPackage { name: "a".into(), license: Some("MIT".into()), source, ..GraphPackage::default() };
-        assert!(finding(&package).is_some());
+        assert!(package_finding(&package).is_some());
     }
 }

@@ -4,11 +4,11 @@
 //! `check.rs` runs them all, together with formatting and lints, as CI does before the tests.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks")]
 
-mod arrows;
 mod check;
 mod errors;
 mod files;
 mod generate;
+mod layering;
 mod licences;
 mod metadata;
 mod modules;
@@ -56,15 +56,15 @@ fn main() -> ExitCode {
 
 fn run(words: &[&str]) -> anyhow::Result<CheckFindings> {
     match words {
-        ["check"] => check::all(),
-        ["arrows"] => arrows::run(),
+        ["check"] => check::run_all(),
+        ["arrows"] => layering::run(),
         ["licences"] => licences::run(),
         ["style"] => style::run(),
         ["errors"] => errors::run(),
         ["names"] => names::run(),
         ["prose"] => prose::run(),
-        ["generate"] => generate::write(),
-        ["generate", "--check"] => generate::compare(),
+        ["generate"] => generate::write_outdated(),
+        ["generate", "--check"] => generate::compare_files(),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}");
             Ok(CheckFindings::new())

@@ -56,7 +56,9 @@ impl DependencyGraph {
     /// Runs `cargo metadata`.
     pub(crate) fn read() -> anyhow::Result<Self> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["metadata", "--format-version", "1", "--locked"]).current_dir(crate::files::root());
+        cargo
+            .args(["metadata", "--format-version", "1", "--locked"])
+            .current_dir(crate::files::repository_root());
         cargo.args(PLATFORMS.iter().flat_map(|platform| ["--filter-platform", platform]));
         let output = cargo.output().context("cargo can't be run")?;
         ensure!(

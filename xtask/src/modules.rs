@@ -8,14 +8,14 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::vocabulary::{RaisedAt, constant, line_at};
+use crate::vocabulary::{RaisedAt, compile_pattern, line_at};
 
 /// The file stems of a crate's roots.
 const CRATE_ROOTS: [&str; 3] = ["lib", "main", "bin"];
 
-static CRATE_PATH: LazyLock<Regex> = LazyLock::new(|| constant(r"\bcrate::(\{[^;]*\}|\w+)"));
-static GROUP_ITEM: LazyLock<Regex> = LazyLock::new(|| constant(r"[{,]\s*(\w+)"));
-static SUPER_PATH: LazyLock<Regex> = LazyLock::new(|| constant(r"\b((?:super::)+)(\w+)"));
+static CRATE_PATH: LazyLock<Regex> = LazyLock::new(|| compile_pattern(r"\bcrate::(\{[^;]*\}|\w+)"));
+static GROUP_ITEM: LazyLock<Regex> = LazyLock::new(|| compile_pattern(r"[{,]\s*(\w+)"));
+static SUPER_PATH: LazyLock<Regex> = LazyLock::new(|| compile_pattern(r"\b((?:super::)+)(\w+)"));
 
 /// Uses between modules: the using and the used module, and each `path:line`.
 type ModuleUses<'a> = BTreeMap<(&'a str, &'a str), Vec<String>>;

@@ -11,7 +11,7 @@ use crate::CheckFindings;
 use crate::files;
 use crate::modules::{self, ModuleCycle};
 use crate::vocabulary::{
-    self, RaisedAt, SourceFile, WorkspaceMeasure, constant, float, line_at, percent, worst_first,
+    self, RaisedAt, SourceFile, WorkspaceMeasure, compile_pattern, line_at, percent, to_float, worst_first,
 };
 
 /// Pronouns, bare participles and other words that name no thing.
@@ -60,16 +60,17 @@ const DENIED_FILES: &[(&str, &str)] = &[
     ("way.rs", "handler.rs"),
 ];
 
-static TYPE_DEFINITION: LazyLock<Regex> =
-    LazyLock::new(|| constant(r"(?m)^\s*(?:pub(?:\([^)]*\))?\s+)?(?:struct|enum|trait|union)\s+([A-Z]\w*)"));
-static NAME_WORD: LazyLock<Regex> = LazyLock::new(|| constant("[A-Z][a-z0-9]*"));
+static TYPE_DEFINITION: LazyLock<Regex> = LazyLock::new(|| {
+    compile_pattern(r"(?m)^\s*(?:pub(?:\([^)]*\))?\s+)?(?:struct|enum|trait|union)\s+([A-Z]\w*)")
+});
+static NAME_WORD: LazyLock<Regex> = LazyLock::new(|| compile_pattern("[A-Z][a-z0-9]*"));
 
 /// The `path:line` of each definition of a type name.
 type TypeDefinitions = BTreeMap<String, Vec<String>>;
 
 /// Measures this repository, prints the table and returns the missed targets.
 pub(crate) fn run() -> anyhow::Result<CheckFindings> {
-    let files = files::tracked()?;
+    let files = files::tracked_files()?;
     Ok(vocabulary::report(&measures(&vocabulary::sources(&files))))
 }
 
@@ -78,10 +79,10 @@ fn measures(sources: &[SourceFile]) -> Vec<WorkspaceMeasure> {
     let types = type_definitions(&code);
     let total: usize = types.values().map(Vec::len).sum();
     let share = |name, target, is_counted: &dyn Fn(&str, usize) -> bool| {
-        let (count, locations) = selected(&types, is_counted);
+        let (count, locations) = select_types(&types, is_counted);
         WorkspaceMeasure { name, value: percent(count, total), target, locations }
     };
-    let (shadowing, shadowing_locations) = selected(&types, &|name, _| SHADOWED.contains(&name));
+    let (shadowing, shadowing_locations) = select_types(&types, &|name, _| SHADOWED.contains(&name));
     let denied = denied_names(&types, sources);
     let mut measures = vec![
         share("one_word_types_%", 45.0, &|name, _| NAME_WORD.find_iter(name).count() == 1),
@@ -89,11 +90,16 @@ fn measures(sources: &[SourceFile]) -> Vec<WorkspaceMeasure> {
         share("pronoun_types_%", 1.0, &|name, _| PRONOUNS.contains(&name)),
         WorkspaceMeasure {
             name: "shadowing_types",
-            value: float(shadowing),
+            value: to_float(shadowing),
             target: 0.0,
             locations: shadowing_locations,
         },
-        WorkspaceMeasure { name: "denied_names", value: float(denied.len()), target: 0.0, locations: denied },
+        WorkspaceMeasure {
+            name: "denied_names",
+            value: to_float(denied.len()),
+            target: 0.0,
+            locations: denied,
+        },
     ];
     measures.extend(cycle_measures(&modules::cycles(&code)));
     measures
@@ -111,7 +117,7 @@ fn type_definitions(code: &[(&str, String)]) -> TypeDefinitions {
 
 /// Counts the definitions of some names, given as name and number of definitions. The locations have one
 /// entry for each name, those with most definitions first.
-fn selected(types: &TypeDefinitions, is_counted: &dyn Fn(&str, usize) -> bool) -> (usize, Vec<RaisedAt>) {
+fn select_types(types: &TypeDefinitions, is_counted: &dyn Fn(&str, usize) -> bool) -> (usize, Vec<RaisedAt>) {
     let mut count = 0;
     let mut locations = Vec::new();
     for (name, lines) in types.iter().filter(|(name, lines)| is_counted(name, lines.len())) {
@@ -154,13 +160,13 @@ fn cycle_measures(cycles: &[ModuleCycle]) -> [WorkspaceMeasure; 2] {
     [
         WorkspaceMeasure {
             name: "module_cycles",
-            value: float(cycles.len()),
+            value: to_float(cycles.len()),
             target: 5.0,
             locations: worst_first(cycles.iter().filter_map(summary).collect()),
         },
         WorkspaceMeasure {
             name: "largest_module_cycle",
-            value: float(largest.map_or(0, |cycle| cycle.modules.len())),
+            value: to_float(largest.map_or(0, |cycle| cycle.modules.len())),
             target: 6.0,
             locations: largest.map(|cycle| cycle.uses.clone()).unwrap_or_default(),
         },
@@ -212,7 +218,7 @@ mod tests {
 
     #[test]
     fn lists_the_most_frequent_names_first() {
-        let (count, locations) = selected(&types("struct A;\nstruct B;\nstruct B;\n"), &|_, _| true);
+        let (count, locations) = select_types(&types("struct A;\nstruct B;\nstruct B;\n"), &|_, _| true);
         assert_eq!(count, 3);
         let at: Vec<&str> = locations.iter().map(|location| location.at.as_str()).collect();
         assert_eq!(at, ["crates/a/src/a.rs:2", "crates/a/src/a.rs:1"]);

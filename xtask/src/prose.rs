@@ -12,7 +12,8 @@ use regex::Regex;
 use crate::CheckFindings;
 use crate::files::{self, TrackedFile};
 use crate::vocabulary::{
-    self, RaisedAt, SourceFile, WorkspaceMeasure, constant, float, per, percent, worst_first,
+    self, RaisedAt, SourceFile, WorkspaceMeasure, compile_pattern, percent, scaled_share, to_float,
+    worst_first,
 };
 
 /// Subjects of later commits are measured.
@@ -43,9 +44,9 @@ const DENIED_PHRASES: [&str; 6] = [
     r"(?i)\b(the house)\b",
 ];
 
-static COMMENT_LINE: LazyLock<Regex> = LazyLock::new(|| constant(r"^\s*(//[/!]?)\s?(.*)"));
+static COMMENT_LINE: LazyLock<Regex> = LazyLock::new(|| compile_pattern(r"^\s*(//[/!]?)\s?(.*)"));
 static PRONOUN_OPENER: LazyLock<Regex> = LazyLock::new(|| {
-    constant(
+    compile_pattern(
         r"^(What|Who|Whose|Whom|Which|That of|Those|The same|None|Nothing|It|One|So many|As many|Where|When|How)\b",
     )
 });
@@ -63,7 +64,7 @@ struct CommentBlock<'a> {
 
 /// Measures this repository, prints the table and returns the missed targets.
 pub(crate) fn run() -> anyhow::Result<CheckFindings> {
-    let files = files::tracked()?;
+    let files = files::tracked_files()?;
     let mut measures = comment_measures(&vocabulary::sources(&files));
     measures.push(width_measure("comment_lines_over_110", &files, wide_comments));
     measures.push(width_measure("markdown_lines_over_130", &files, wide_markdown));
@@ -76,14 +77,19 @@ fn comment_measures(sources: &[SourceFile]) -> Vec<WorkspaceMeasure> {
     let words: usize = blocks.iter().map(|block| block.text.split_whitespace().count()).sum();
     let mut measures = vec![opener_measure(&blocks)];
     for (name, pattern, target) in WORDS {
-        let (count, locations) = occurrences(&blocks, &constant(pattern));
-        measures.push(WorkspaceMeasure { name, value: per(10_000, count, words), target, locations });
+        let (count, locations) = occurrences(&blocks, &compile_pattern(pattern));
+        measures.push(WorkspaceMeasure {
+            name,
+            value: scaled_share(10_000, count, words),
+            target,
+            locations,
+        });
     }
-    let phrases = DENIED_PHRASES.iter().map(|pattern| occurrences(&blocks, &constant(pattern)));
+    let phrases = DENIED_PHRASES.iter().map(|pattern| occurrences(&blocks, &compile_pattern(pattern)));
     let (counts, locations): (Vec<usize>, Vec<Vec<RaisedAt>>) = phrases.unzip();
     measures.push(WorkspaceMeasure {
         name: "denied_phrases",
-        value: float(counts.iter().sum()),
+        value: to_float(counts.iter().sum()),
         target: 0.0,
         locations: locations.concat(),
     });
@@ -163,12 +169,17 @@ fn width_measure(
             locations.push((width, RaisedAt { at, text: format!("{width} characters") }));
         }
     }
-    WorkspaceMeasure { name, value: float(locations.len()), target: 0.0, locations: worst_first(locations) }
+    WorkspaceMeasure {
+        name,
+        value: to_float(locations.len()),
+        target: 0.0,
+        locations: worst_first(locations),
+    }
 }
 
 /// Finds wide comment lines in Rust. URLs and tables cannot be wrapped.
 fn wide_comments(file: &TrackedFile) -> Vec<(usize, usize)> {
-    if file.ending() != "rs" {
+    if file.extension() != "rs" {
         return Vec::new();
     }
     let is_wrapped = |line: &str| {
@@ -180,7 +191,7 @@ fn wide_comments(file: &TrackedFile) -> Vec<(usize, usize)> {
 
 /// Finds wide lines in Markdown outside of tables, links and code blocks.
 fn wide_markdown(file: &TrackedFile) -> Vec<(usize, usize)> {
-    if file.ending() != "md" {
+    if file.extension() != "md" {
         return Vec::new();
     }
     let mut is_code = false;
@@ -232,7 +243,7 @@ fn git(arguments: &[&str]) -> anyhow::Result<Output> {
     // In a container the checkout may belong to another user, which git refuses by default.
     let mut git = Command::new("git");
     git.args(["-c", "safe.directory=*"]).args(arguments);
-    git.current_dir(files::root()).output().context("git can't be run")
+    git.current_dir(files::repository_root()).output().context("git can't be run")
 }
 
 #[cfg(test)]
@@ -288,7 +299,7 @@ mod tests {
     #[test]
     fn excerpts_show_the_match() {
         let text = format!("// {}what", "é ".repeat(100));
-        let (count, locations) = occurrences(&blocks(&text), &constant("(what)"));
+        let (count, locations) = occurrences(&blocks(&text), &compile_pattern("(what)"));
         assert_eq!(count, 1);
         assert!(locations[0].text.ends_with("é what"));
         assert_eq!(locations[0].text.chars().count(), 34);

@@ -17,10 +17,10 @@ const LISTED_LOCATIONS: usize = 20;
 const MEASURED_FOLDERS: [&str; 2] = ["crates/", "environments/"];
 
 static TEST_PATH: LazyLock<Regex> =
-    LazyLock::new(|| constant(r"(^|/)(tests?|fuzz|benches|examples)(/|\.rs$)"));
-static TEST_MODULE: LazyLock<Regex> = LazyLock::new(|| constant(r"#\[cfg\(test\)\]\s*mod \w+ \{"));
-static COMMENT: LazyLock<Regex> = LazyLock::new(|| constant(r"//[^\n]*"));
-static STRING: LazyLock<Regex> = LazyLock::new(|| constant(r#""(?:[^"\\\n]|\\.)*""#));
+    LazyLock::new(|| compile_pattern(r"(^|/)(tests?|fuzz|benches|examples)(/|\.rs$)"));
+static TEST_MODULE: LazyLock<Regex> = LazyLock::new(|| compile_pattern(r"#\[cfg\(test\)\]\s*mod \w+ \{"));
+static COMMENT: LazyLock<Regex> = LazyLock::new(|| compile_pattern(r"//[^\n]*"));
+static STRING: LazyLock<Regex> = LazyLock::new(|| compile_pattern(r#""(?:[^"\\\n]|\\.)*""#));
 
 /// A measured Rust file without its tests.
 pub(crate) struct SourceFile<'a> {
@@ -48,7 +48,7 @@ pub(crate) struct RaisedAt {
 }
 
 /// Compiles a pattern of this crate.
-pub(crate) fn constant(pattern: &str) -> Regex {
+pub(crate) fn compile_pattern(pattern: &str) -> Regex {
     Regex::new(pattern).expect("patterns are constants and covered by tests")
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn constant(pattern: &str) -> Regex {
 pub(crate) fn sources(files: &[TrackedFile]) -> Vec<SourceFile<'_>> {
     let is_measured = |file: &&TrackedFile| {
         let is_inside = MEASURED_FOLDERS.iter().any(|folder| file.path.starts_with(folder));
-        is_inside && file.ending() == "rs" && !TEST_PATH.is_match(&file.path)
+        is_inside && file.extension() == "rs" && !TEST_PATH.is_match(&file.path)
     };
     files.iter().filter(is_measured).map(without_tests).collect()
 }
@@ -82,16 +82,16 @@ pub(crate) fn line_at(path: &str, text: &str, offset: usize) -> String {
 
 /// Returns how many percent of the whole a part is.
 pub(crate) fn percent(part: usize, whole: usize) -> f64 {
-    per(100, part, whole)
+    scaled_share(100, part, whole)
 }
 
 /// Returns the part that corresponds to a whole of `scale`.
-pub(crate) fn per(scale: usize, part: usize, whole: usize) -> f64 {
-    float(scale) * float(part) / float(whole.max(1))
+pub(crate) fn scaled_share(scale: usize, part: usize, whole: usize) -> f64 {
+    to_float(scale) * to_float(part) / to_float(whole.max(1))
 }
 
 /// Converts a count.
-pub(crate) fn float(count: usize) -> f64 {
+pub(crate) fn to_float(count: usize) -> f64 {
     u32::try_from(count).map_or(f64::INFINITY, f64::from)
 }
 

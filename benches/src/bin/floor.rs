@@ -29,13 +29,13 @@ async fn main() -> anyhow::Result<()> {
         tokio::spawn(async move {
             let builder = Builder::new(TokioExecutor::new());
             // An error only ends the connection of a client that disconnected.
-            let _ = builder.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+            let _ = builder.serve_connection(TokioIo::new(stream), service_fn(handle_request)).await;
         });
     }
 }
 
 /// Reads the body, as a gateway has to, and responds.
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn handle_request(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let _ = request.into_body().collect().await;
     Ok(Response::new(Full::new(Bytes::from_static(b"hello world"))))
 }

@@ -97,15 +97,15 @@ fn main() -> Result<ExitCode> {
     })?;
     let findings: usize = rows.iter().map(|row| row.findings).sum();
     if update {
-        let rows = beside_earlier(rows)?;
-        scoreboard::rows("fuzz", &rows)?;
+        let rows = merge_earlier(rows)?;
+        scoreboard::write_rows("fuzz", &rows)?;
         scoreboard::record(scores(&rows))?;
     }
     Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Merges these rows with the last results of other targets, in the order of [`TARGETS`].
-fn beside_earlier(rows: Vec<FuzzRow>) -> Result<Vec<FuzzRow>> {
+fn merge_earlier(rows: Vec<FuzzRow>) -> Result<Vec<FuzzRow>> {
     let earlier: Vec<FuzzRow> = scoreboard::earlier_rows("fuzz")?;
     let mut by_name: BTreeMap<String, FuzzRow> =
         earlier.into_iter().chain(rows).map(|row| (row.target.clone(), row)).collect();
@@ -149,7 +149,7 @@ impl FuzzFolders {
         Ok(Self { root, target: target.join("fuzz") })
     }
 
-    fn made(&self, kind: &str, target: &FuzzTarget) -> Result<PathBuf> {
+    fn create_folder(&self, kind: &str, target: &FuzzTarget) -> Result<PathBuf> {
         let folder = self.target.join(kind).join(target.name);
         fs::create_dir_all(&folder).with_context(|| format!("{} can't be made", folder.display()))?;
         Ok(folder)
@@ -179,11 +179,11 @@ impl FuzzFolders {
 
     /// Runs a target.
     fn run(&self, target: &'static FuzzTarget, binary: &Path, seconds: u64) -> Result<FuzzRow> {
-        let corpus = self.made("corpus", target)?;
-        let findings = self.made("findings", target)?;
-        let log = self.made("logs", target)?.join("log");
+        let corpus = self.create_folder("corpus", target)?;
+        let findings = self.create_folder("findings", target)?;
+        let log = self.create_folder("logs", target)?.join("log");
         let seeds = self.root.join("fuzz").join("corpus").join(target.name);
-        let before = count(&findings);
+        let before = count_files(&findings);
         let mut arguments = vec![
             format!("-max_total_time={seconds}"),
             format!("-timeout={}", target.timeout),
@@ -212,37 +212,38 @@ impl FuzzFolders {
         command.stdout(output.try_clone()?).stderr(output);
         let status = command.status().with_context(|| format!("{} can't be run", binary.display()))?;
         let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-        let found = count(&findings).saturating_sub(before);
+        let found = count_files(&findings).saturating_sub(before);
         if !status.success() {
-            anstream::println!("{}: {}", target.name, summary(&text, &log));
+            anstream::println!("{}: {}", target.name, failure_reason(&text, &log));
         }
-        let stat = |name: &str| after(&text, &format!("stat::{name}:")).unwrap_or_default();
+        let stat = |name: &str| last_number_after(&text, &format!("stat::{name}:")).unwrap_or_default();
         Ok(FuzzRow {
             target: target.name.to_owned(),
             package: target.package.to_owned(),
             seconds,
-            executions: stat("number_of_executed_units").max(after(&text, "\n#").unwrap_or_default()),
-            edges: after(&text, " cov:").unwrap_or_default(),
-            features: after(&text, " ft:").unwrap_or_default(),
-            peak_rss_mb: stat("peak_rss_mb").max(after(&text, " rss:").unwrap_or_default()),
+            executions: stat("number_of_executed_units")
+                .max(last_number_after(&text, "\n#").unwrap_or_default()),
+            edges: last_number_after(&text, " cov:").unwrap_or_default(),
+            features: last_number_after(&text, " ft:").unwrap_or_default(),
+            peak_rss_mb: stat("peak_rss_mb").max(last_number_after(&text, " rss:").unwrap_or_default()),
             findings: found.max(usize::from(!status.success())),
         })
     }
 }
 
 /// The number of files in a folder.
-fn count(folder: &Path) -> usize {
+fn count_files(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
 /// The number after the last occurrence of a text.
-fn after(text: &str, what: &str) -> Option<u64> {
+fn last_number_after(text: &str, what: &str) -> Option<u64> {
     let rest = text.rsplit_once(what)?.1.trim_start();
     rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// The reason for which a target stopped: the panic message, or libFuzzer's error.
-fn summary(text: &str, log: &Path) -> String {
+fn failure_reason(text: &str, log: &Path) -> String {
     let is_reason = |line: &&str| {
         line.contains("panicked at") || line.starts_with("SUMMARY:") || line.contains("ERROR: ")
     };
@@ -260,9 +261,9 @@ mod tests {
     fn uses_the_last_number() {
         let text =
             "#2 INITED cov: 7 ft: 8 rss: 30Mb\n#4 NEW cov: 12 ft: 13\nstat::peak_rss_mb:              183\n";
-        assert_eq!(after(text, " cov:"), Some(12));
-        assert_eq!(after(text, "stat::peak_rss_mb:"), Some(183));
-        assert_eq!(after(text, "stat::gone:"), None);
+        assert_eq!(last_number_after(text, " cov:"), Some(12));
+        assert_eq!(last_number_after(text, "stat::peak_rss_mb:"), Some(183));
+        assert_eq!(last_number_after(text, "stat::gone:"), None);
     }
 
     #[test]

@@ -156,15 +156,15 @@ async fn main() -> Result<()> {
 async fn q4(State(services): State<Arc<ServiceUrls>>) -> Result<Response, BadGateway> {
     let ServiceUrls { profile, catalog, .. } = services.as_ref();
     let (buyers, postings) = tokio::try_join!(fetch(profile, "/buyers"), fetch(catalog, "/catalogs"))?;
-    let mut buyers: Vec<Buyer<'_>> = read(&buyers)?;
+    let mut buyers: Vec<Buyer<'_>> = parse_rows(&buyers)?;
     let places: HashMap<u64, usize> =
         buyers.iter().enumerate().map(|(place, buyer)| (buyer.id, place)).collect();
-    for posting in read::<Vec<Posting<'_>>>(&postings)? {
+    for posting in parse_rows::<Vec<Posting<'_>>>(&postings)? {
         if let Some(buyer) = places.get(&posting.buyer_id).and_then(|place| buyers.get_mut(*place)) {
             buyer.catalogs.push(posting);
         }
     }
-    answer(&buyers)
+    json_response(&buyers)
 }
 
 /// Orders, each with its posting and its freelancer.
@@ -174,23 +174,23 @@ async fn q5(
 ) -> Result<Response, BadGateway> {
     let ServiceUrls { profile, catalog, order } = services.as_ref();
     let orders = fetch(order, &format!("/orders?limit={limit}")).await?;
-    let mut orders: Vec<OrderRecord<'_>> = read(&orders)?;
-    let postings = format!("/catalogs?ids={}", ids(orders.iter().map(|order| order.catalog_id)));
-    let people = format!("/freelancers?ids={}", ids(orders.iter().map(|order| order.freelancer_id)));
+    let mut orders: Vec<OrderRecord<'_>> = parse_rows(&orders)?;
+    let postings = format!("/catalogs?ids={}", join_ids(orders.iter().map(|order| order.catalog_id)));
+    let people = format!("/freelancers?ids={}", join_ids(orders.iter().map(|order| order.freelancer_id)));
     let (postings, people) = tokio::try_join!(fetch(catalog, &postings), fetch(profile, &people))?;
     let postings: HashMap<u64, Offer<'_>> =
-        read::<Vec<_>>(&postings)?.into_iter().map(|row: Offer<'_>| (row.id, row)).collect();
+        parse_rows::<Vec<_>>(&postings)?.into_iter().map(|row: Offer<'_>| (row.id, row)).collect();
     let people: HashMap<u64, Person<'_>> =
-        read::<Vec<_>>(&people)?.into_iter().map(|row: Person<'_>| (row.id, row)).collect();
+        parse_rows::<Vec<_>>(&people)?.into_iter().map(|row: Person<'_>| (row.id, row)).collect();
     for order in &mut orders {
         order.catalog = postings.get(&order.catalog_id).cloned();
         order.freelancer = people.get(&order.freelancer_id).cloned();
     }
-    answer(&orders)
+    json_response(&orders)
 }
 
 /// The distinct ids in order, separated by commas.
-fn ids(ids: impl Iterator<Item = u64>) -> String {
+fn join_ids(ids: impl Iterator<Item = u64>) -> String {
     let mut seen = HashSet::new();
     let ids: Vec<String> = ids.filter(|id| seen.insert(*id)).map(|id| id.to_string()).collect();
     ids.join(",")
@@ -202,11 +202,11 @@ async fn fetch(service: &BenchClient, path: &str) -> Result<Bytes> {
     Ok(answer.body)
 }
 
-fn read<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T> {
+fn parse_rows<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T> {
     serde_json::from_slice(text).context("a service's response has an unexpected format")
 }
 
-fn answer(rows: &impl Serialize) -> Result<Response, BadGateway> {
+fn json_response(rows: &impl Serialize) -> Result<Response, BadGateway> {
     let text = serde_json::to_vec(rows).map_err(anyhow::Error::from)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }

@@ -10,7 +10,9 @@ async fn main() -> anyhow::Result<()> {
     let listener = TcpListener::bind(arguments.next().unwrap_or_else(|| "127.0.0.1:0".into())).await?;
     match arguments.next() {
         None => upstream::serve(listener).await?,
-        Some(file) => upstream::play(listener, &serde_json::from_slice(&std::fs::read(file)?)?).await?,
+        Some(file) => {
+            upstream::serve_recorded(listener, &serde_json::from_slice(&std::fs::read(file)?)?).await?
+        }
     }
     Ok(())
 }

@@ -25,9 +25,9 @@ pub async fn upstream_calls(admin: &BenchClient) -> Result<u64> {
 /// `examples/marketplace/orfa.yaml` with the ports of this run and a proxy route for each service, without
 /// `listen`.
 #[must_use]
-pub fn gateway(marketplace: &Marketplace, admin: SocketAddr) -> String {
-    let [services, routes] =
-        [service, route].map(|line| MarketplaceService::ALL.map(|of| line(of, marketplace)).concat());
+pub fn gateway_config(marketplace: &Marketplace, admin: SocketAddr) -> String {
+    let [services, routes] = [service_entry, route_entry]
+        .map(|line| MarketplaceService::ALL.map(|of| line(of, marketplace)).concat());
     format!(
         "admin: {admin}
 services:
@@ -44,17 +44,17 @@ services:
   - path: /stitched
     graphql: {{ services: [profile-graphql, catalog-graphql, order-graphql], links: '{}' }}
 {routes}",
-        example("scripts/orders.sjs").display(),
-        example("aggregates/q5.yaml").display(),
-        example("links.yaml").display(),
-        example("stitched.yaml").display(),
+        example_path("scripts/orders.sjs").display(),
+        example_path("aggregates/q5.yaml").display(),
+        example_path("links.yaml").display(),
+        example_path("stitched.yaml").display(),
     )
 }
 
 /// The entries of a service for REST and for its own GraphQL.
-fn service(service: MarketplaceService, marketplace: &Marketplace) -> String {
+fn service_entry(service: MarketplaceService, marketplace: &Marketplace) -> String {
     let (name, url) = (service.name(), marketplace.url(service));
-    let [openapi, schema] = ["openapi", "graphql"].map(|folder| example(folder).join(name));
+    let [openapi, schema] = ["openapi", "graphql"].map(|folder| example_path(folder).join(name));
     let [openapi, schema] = [openapi.with_extension("yaml"), schema.with_extension("graphql")];
     format!(
         "  {name}: {{ url: '{url}', openapi: '{}' }}\n  \
@@ -65,10 +65,10 @@ fn service(service: MarketplaceService, marketplace: &Marketplace) -> String {
 }
 
 /// A file or folder of the marketplace example.
-fn example(name: &str) -> PathBuf {
+fn example_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(name)
 }
 
-fn route(service: MarketplaceService, _: &Marketplace) -> String {
+fn route_entry(service: MarketplaceService, _: &Marketplace) -> String {
     format!("  - {{ path: \"/{0}/*\", proxy: {0} }}\n", service.name())
 }

@@ -1,7 +1,7 @@
 //! The end of the page: the rivals with their versions, and the whole scoreboard.
 
 use super::results::BenchResults;
-use super::table::{cell, missing, number, row, table};
+use super::table::{format_number, missing_note, number_cell, table, table_row};
 use crate::scoreboard::{BetterDirection, HeadlineScore, Scoreboard};
 
 /// Display names for names in the rows.
@@ -18,15 +18,15 @@ const NAMES: [(&str, &str); 6] = [
 pub(super) fn rivals(results: &BenchResults) -> String {
     let heading = "## The rivals\n\nVersions of the rivals and tools. Not available in the registries in use, and not measured: APISIX, \
                    Ocelot and HotChocolate, which two of the documents measured; Memos and Gitea, which are replaced by stand-ins.\n\n";
-    let rows = results.of("rivals");
+    let rows = results.rows_of("rivals");
     if rows.is_empty() {
-        return format!("{heading}{}", missing("query"));
+        return format!("{heading}{}", missing_note("query"));
     }
     let rows = rows.iter().map(|rival| {
         let text = |field: &str| rival[field].as_str();
         let version = text("version").unwrap_or("not available, left out");
         let name = text("name").unwrap_or_default();
-        row(NAMES.iter().find(|(known, _)| *known == name).map_or(name, |(_, name)| name), [version])
+        table_row(NAMES.iter().find(|(known, _)| *known == name).map_or(name, |(_, name)| name), [version])
     });
     format!("{heading}{}", table(&["rival", "version"], rows))
 }
@@ -35,17 +35,17 @@ pub(super) fn rivals(results: &BenchResults) -> String {
 pub(super) fn machine(results: &BenchResults) -> String {
     let heading = "## The machine\n\nBoth processors belong to a virtual machine, whose host lends them to others too. The share of the \
                    wanted processor time that the host took away (*steal*), and the duration of each bench:\n\n";
-    let rows = results.of("machine");
+    let rows = results.rows_of("machine");
     if rows.is_empty() {
-        return format!("{heading}{}", missing("query"));
+        return format!("{heading}{}", missing_note("query"));
     }
     let rows = rows.iter().map(|met| {
         let seconds = met["seconds"].as_u64().unwrap_or_default();
         let taken = met["taken_percent"].as_f64().map(|percent| format!("{percent:.1} %"));
         let took = format!("{} min {:02} s", seconds / 60, seconds % 60);
-        row(
+        table_row(
             format!("`{}`", met["bench"].as_str().unwrap_or_default()),
-            [took, taken.unwrap_or_else(|| cell(None))],
+            [took, taken.unwrap_or_else(|| number_cell(None))],
         )
     });
     format!("{heading}{}", table(&["bench", "took", "steal"], rows))
@@ -77,11 +77,13 @@ fn scores<'a>(scores: impl Iterator<Item = (&'a String, &'a HeadlineScore)>) -> 
             (BetterDirection::Lower, Some(met)) => ("at most ", if met { "yes" } else { "**no**" }),
             (BetterDirection::Higher, Some(met)) => ("at least ", if met { "yes" } else { "**no**" }),
         };
-        let target = score.target.map_or_else(|| cell(None), |target| format!("{sign}{}", number(target)));
-        let value = format!("{} {}", number(score.value), score.unit);
-        row(
+        let target = score
+            .target
+            .map_or_else(|| number_cell(None), |target| format!("{sign}{}", format_number(target)));
+        let value = format!("{} {}", format_number(score.value), score.unit);
+        table_row(
             format!("`{name}`"),
-            [value, number(score.spread), target, mark.to_owned(), score.against.replace('|', "/")],
+            [value, format_number(score.spread), target, mark.to_owned(), score.against.replace('|', "/")],
         )
     });
     table(&["headline", "value", "spread", "target", "met", "against"], rows)

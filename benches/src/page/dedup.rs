@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::results::{BenchResults, RowSelection};
-use super::table::{cell, missing, row, table};
+use super::table::{missing_note, number_cell, table, table_row};
 
 /// The paper's three architectures and their names here.
 const ARCHITECTURES: [(&str, &str); 3] = [
@@ -24,7 +24,7 @@ const GAINS: [GainsTable; 3] = [
     (4, "parsing time", "parsing", [[75.78, 276.38, 309.35], [64.61, 193.76, 218.07]]),
 ];
 /// The treatments that are compared with the architectures: the paper's library, and ours.
-const GAINERS: [(&str, &str); 4] = [
+const TREATMENTS: [(&str, &str); 4] = [
     ("deduplicator", "graphql-deduplicator, used by the paper"),
     ("dedup", "ORFA"),
     ("dedup+gzip", "ORFA with gzip"),
@@ -41,15 +41,18 @@ pub(super) fn section(results: &BenchResults) -> String {
     let heading = "## Object deduplication in GraphQL\n\nThe paper requests a repository's history of 10, 50 and 100 commits by one author from \
         GitHub. Ours is generated with the same size for 10 and 50, and somewhat larger for 100, and crosses a line of one megabit per second \
         with a round trip of 100 ms. Node can't read zstd, so parsing it is not measured.\n\n";
-    let rows = results.of("dedup");
+    let rows = results.rows_of("dedup");
     if rows.is_empty() {
-        return heading.to_owned() + &missing("dedup");
+        return heading.to_owned() + &missing_note("dedup");
     }
-    heading.to_owned() + &table_1(&rows) + &GAINS.map(|gains| gain(&rows, gains)).concat() + &sizes(&rows)
+    heading.to_owned()
+        + &table_1(&rows)
+        + &GAINS.map(|gains| gain_table(&rows, gains)).concat()
+        + &size_table(&rows)
 }
 
-fn cells<'a>(rows: &RowSelection<'a>, nodes: u64, way: &str) -> RowSelection<'a> {
-    rows.with("nodes", nodes).with("way", way)
+fn cell_rows<'a>(rows: &RowSelection<'a>, nodes: u64, way: &str) -> RowSelection<'a> {
+    rows.with_value("nodes", nodes).with_value("way", way)
 }
 
 fn table_1(rows: &RowSelection<'_>) -> String {
@@ -58,16 +61,16 @@ fn table_1(rows: &RowSelection<'_>) -> String {
     let pair = |of: &RowSelection<'_>| {
         fields.map(|field| {
             let theirs = of.median(&format!("paper/{field}"));
-            format!("{} / {}", cell(theirs), cell(of.median(field)))
+            format!("{} / {}", number_cell(theirs), number_cell(of.median(field)))
         })
     };
     let mut lines = Vec::new();
     for nodes in SIZES {
-        for way in rows.with("nodes", nodes).names("way") {
+        for way in rows.with_value("nodes", nodes).distinct_texts("way") {
             let label = ARCHITECTURES.iter().find(|(name, _)| *name == way).map(|(_, label)| *label);
             let label =
                 label.map_or_else(|| format!("**{way}**"), |label| format!("{way}: architecture {label}"));
-            lines.push(row(format!("{nodes} commits, {label}"), pair(&cells(rows, nodes, way))));
+            lines.push(table_row(format!("{nodes} commits, {label}"), pair(&cell_rows(rows, nodes, way))));
         }
     }
     heading.to_owned()
@@ -75,14 +78,14 @@ fn table_1(rows: &RowSelection<'_>) -> String {
 }
 
 /// A table of gains in percent, over no treatment and over compression.
-fn gain(rows: &RowSelection<'_>, (number, what, field, paper): GainsTable) -> String {
+fn gain_table(rows: &RowSelection<'_>, (number, what, field, paper): GainsTable) -> String {
     let mut lines = Vec::new();
     for (over, (_, architecture)) in ARCHITECTURES.into_iter().take(2).enumerate() {
         let label = |who: &str| format!("{who}, over architecture {architecture}");
-        lines.push(row(label("theirs"), paper[over].map(cell)));
-        for (way, who) in GAINERS {
-            let of = |nodes| cell(cells(rows, nodes, way).median(&format!("gain/{over}/{field}")));
-            lines.push(row(label(who), SIZES.map(of)));
+        lines.push(table_row(label("theirs"), paper[over].map(number_cell)));
+        for (way, who) in TREATMENTS {
+            let of = |nodes| number_cell(cell_rows(rows, nodes, way).median(&format!("gain/{over}/{field}")));
+            lines.push(table_row(label(who), SIZES.map(of)));
         }
     }
     let heads = SIZES.map(|nodes| format!("{nodes} commits"));
@@ -91,13 +94,13 @@ fn gain(rows: &RowSelection<'_>, (number, what, field, paper): GainsTable) -> St
 }
 
 /// The sizes of seven histories in the form of each library.
-fn sizes(rows: &RowSelection<'_>) -> String {
-    let texts = rows.having("read_us");
+fn size_table(rows: &RowSelection<'_>) -> String {
+    let texts = rows.with_field("read_us");
     let lines = texts.iter().map(|text| {
         let name = format!("commits: {}, authors: {}", text["nodes"], text["authors"]);
-        let bytes = FORMS.map(|(form, _)| cell(text["bytes"][form].as_f64()));
-        let micros = FORMS.map(|(form, _)| cell(text["read_us"].get(form).and_then(Value::as_f64)));
-        row(name, bytes.into_iter().chain(micros))
+        let bytes = FORMS.map(|(form, _)| number_cell(text["bytes"][form].as_f64()));
+        let micros = FORMS.map(|(form, _)| number_cell(text["read_us"].get(form).and_then(Value::as_f64)));
+        table_row(name, bytes.into_iter().chain(micros))
     });
     let heads = FORMS
         .map(|(_, name)| format!("{name}, bytes"))

@@ -3,8 +3,8 @@
 
 use super::NamedPlot;
 use super::results::{BenchResults, RowSelection, ratio};
-use super::s::cost;
-use super::table::{cell, missing, number, plot, row, table, times};
+use super::s::cost_table;
+use super::table::{chart_link, format_number, format_ratio, missing_note, number_cell, table, table_row};
 use crate::svg::{BarChart, BarScale};
 
 /// The number of users, and of requests per user.
@@ -18,9 +18,9 @@ const QUERIES: [(&str, &str); 5] = [
 ];
 /// The ratio of the study's GraphQL to its REST, by case, where its text has it. The times in seconds are
 /// only in the figure.
-const THEIRS: [(&str, [Option<f64>; 3]); 2] =
+const STUDY_RATIOS: [(&str, [Option<f64>; 3]); 2] =
     [("q4", [Some(2.25), Some(1.6), Some(2.5)]), ("q5", [Some(5.8), Some(5.8), Some(4.3)])];
-const WAYS: [(&str, &str); 3] =
+const VARIANTS: [(&str, &str); 3] =
     [("aggregate", "aggregate"), ("graphql", "GraphQL"), ("stitched", "stitched")];
 
 /// The figures: file, title, unit, and field of the rows.
@@ -42,30 +42,31 @@ fn figures(results: &BenchResults) -> String {
     let heading = "### Figures 6 and 7: response time and throughput\n\nTheirs: q1 and q2 take the same time with both; q3 takes 5.2 s with GraphQL \
         in the first case, 0.2 s less than with REST; in the second and third case GraphQL no longer answers q5, and in the third \
         neither does REST.\n\n";
-    let graphql = results.of("graphql");
-    let rows = graphql.having("users");
+    let graphql = results.rows_of("graphql");
+    let rows = graphql.with_field("users");
     let (rows, text) = match rows.is_empty() {
-        true => (results.of("aggregate"), missing("graphql")),
+        true => (results.rows_of("aggregate"), missing_note("graphql")),
         false => (rows, String::new()),
     };
-    let rows = rows.having("users");
+    let rows = rows.with_field("users");
     let mut lines = Vec::new();
     for (case, (users, each)) in CASES.into_iter().enumerate() {
         for (query, what) in QUERIES {
-            let rows = rows.with("query", query).with("users", users);
-            let theirs = THEIRS.iter().find(|(name, _)| *name == query).and_then(|(_, ratios)| ratios[case]);
-            let of = |way: &str| rows.with("way", way);
+            let rows = rows.with_value("query", query).with_value("users", users);
+            let theirs =
+                STUDY_RATIOS.iter().find(|(name, _)| *name == query).and_then(|(_, ratios)| ratios[case]);
+            let of = |way: &str| rows.with_value("way", way);
             let ms = |way| of(way).median("mean_ms");
-            let mean = WAYS.map(|(way, _)| cell(ms(way)));
-            let rate = WAYS.map(|(way, _)| cell(of(way).median("per_second")));
+            let mean = VARIANTS.map(|(way, _)| number_cell(ms(way)));
+            let rate = VARIANTS.map(|(way, _)| number_cell(of(way).median("per_second")));
             let by = [
-                times(theirs),
-                times(ratio(ms("graphql"), ms("aggregate"))),
-                times(ratio(ms("stitched"), ms("aggregate"))),
+                format_ratio(theirs),
+                format_ratio(ratio(ms("graphql"), ms("aggregate"))),
+                format_ratio(ratio(ms("stitched"), ms("aggregate"))),
                 errors(&rows),
             ];
             let name = format!("{users} users, {each} each: {query}, {what}");
-            lines.push(row(name, mean.into_iter().chain(by).chain(rate)));
+            lines.push(table_row(name, mean.into_iter().chain(by).chain(rate)));
         }
     }
     let head = [
@@ -81,28 +82,28 @@ fn figures(results: &BenchResults) -> String {
         "GraphQL, per second",
         "stitched, per second",
     ];
-    let plots = FIGURES.map(|(name, what, ..)| plot(name, what)).concat();
+    let plots = FIGURES.map(|(name, what, ..)| chart_link(name, what)).concat();
     let plots = if text.is_empty() { plots } else { String::new() };
     heading.to_owned() + &text + &table(&head, lines) + &plots
 }
 
 /// Figures 6 and 7 in the study's layout: a panel per case.
 pub(super) fn plots(results: &BenchResults) -> Vec<NamedPlot> {
-    let rows = results.of("graphql").having("users");
+    let rows = results.rows_of("graphql").with_field("users");
     if rows.is_empty() {
         return Vec::new();
     }
     let group = |rows: &RowSelection<'_>, query: &str, field: &str| {
-        let rows = rows.with("query", query);
-        (query.to_uppercase(), WAYS.map(|(way, _)| rows.with("way", way).median(field)).to_vec())
+        let rows = rows.with_value("query", query);
+        (query.to_uppercase(), VARIANTS.map(|(way, _)| rows.with_value("way", way).median(field)).to_vec())
     };
     let plot = |(name, _, what, field): (&'static str, &str, &str, &str)| {
         let panels = CASES.map(|(users, each)| {
-            let rows = rows.with("users", users);
+            let rows = rows.with_value("users", users);
             let groups = QUERIES.map(|(query, _)| group(&rows, query, field));
             (format!("{users} users, {each} each: {what}"), groups.to_vec())
         });
-        let kinds = WAYS.map(|(_, name)| name).to_vec();
+        let kinds = VARIANTS.map(|(_, name)| name).to_vec();
         (name, BarChart { kinds, panels: panels.to_vec(), height: BarScale::Linear }.draw())
     };
     FIGURES.map(plot).to_vec()
@@ -110,14 +111,15 @@ pub(super) fn plots(results: &BenchResults) -> Vec<NamedPlot> {
 
 fn errors(rows: &RowSelection<'_>) -> String {
     let errors = rows.numbers("errors");
-    if errors.is_empty() { cell(None) } else { number(errors.iter().sum()).replace(".00", "") }
+    if errors.is_empty() { number_cell(None) } else { format_number(errors.iter().sum()).replace(".00", "") }
 }
 
 /// q4 and q5 next to handwritten servers.
 fn joins(results: &BenchResults) -> String {
     let heading = "### The joins beside the same by hand\n\nq4 and q5 in Rust with serde (*handwritten*), and on Fastify with undici; \
         *orfa.dedup* is the aggregate with a deduplicated response.\n\n";
-    heading.to_owned() + &cost(&results.of("aggregate").having("server"), "query", "server", "aggregate")
+    heading.to_owned()
+        + &cost_table(&results.rows_of("aggregate").with_field("server"), "query", "server", "aggregate")
 }
 
 /// The comparison with tailcall and Hive, and with the aggregates.
@@ -125,9 +127,9 @@ fn graphql(results: &BenchResults) -> String {
     let heading = "### GraphQL over REST beside tailcall and Hive Gateway\n\n100 posts, with and without their users' names, modelled on \
         tailcall's own benchmark. One core. *Coalescing* and *dedupe* combine equal concurrent calls of several requests, which an \
         operator has to enable; the others make calls for each request.\n\n";
-    let rows = results.of("graphql");
-    let posts = cost(&rows.having("server"), "query", "server", "graphql");
+    let rows = results.rows_of("graphql");
+    let posts = cost_table(&rows.with_field("server"), "query", "server", "graphql");
     let beside = "### GraphQL beside the aggregate of the same gateway\n\n";
-    let market = rows.having("way").having("bytes");
-    heading.to_owned() + &posts + beside + &cost(&market, "query", "way", "graphql")
+    let market = rows.with_field("way").with_field("bytes");
+    heading.to_owned() + &posts + beside + &cost_table(&market, "query", "way", "graphql")
 }

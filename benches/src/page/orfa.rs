@@ -6,7 +6,7 @@ mod load;
 mod plots;
 
 use super::results::{BenchResults, RowSelection, ratio};
-use super::table::{cell, missing, number, plot, row, table};
+use super::table::{chart_link, format_number, missing_note, number_cell, table, table_row};
 
 pub(super) use plots::plots;
 
@@ -30,7 +30,7 @@ const SIZES: [u64; 4] = [2, 4, 8, 16];
 const USUAL_SIZE: u64 = 4;
 const GRAPHQL: &str = "graphql.paper";
 /// The variants that the paper compares, with their names. Ours are programs in C with a call for each row.
-const KINDS: [(&str, &str); 5] = [
+const PAPER_VARIANTS: [(&str, &str); 5] = [
     ("rest.parallel", "REST"),
     (GRAPHQL, "GraphQL"),
     ("orfa.base.c.calls", "ORFA-base"),
@@ -40,7 +40,8 @@ const KINDS: [(&str, &str); 5] = [
 const INSTANCE: &str = "orfa.instance.c.calls";
 /// ORFA as in the paper's figures 8 and 9: in C, with the instance kept; once with a call for each row, as
 /// there, and once with the bulk calls of the API.
-const OURS: [(&str, &str); 2] = [(INSTANCE, "a call for each row"), ("orfa.instance.c", "the API's best")];
+const ORFA_VARIANTS: [(&str, &str); 2] =
+    [(INSTANCE, "a call for each row"), ("orfa.instance.c", "the API's best")];
 
 pub(super) fn section(results: &BenchResults) -> String {
     let heading = "## ORFA: a query language of WebAssembly\n\nThe paper runs six workflows on Memos, Strapi and Gitea from three \
@@ -52,7 +53,7 @@ pub(super) fn section(results: &BenchResults) -> String {
         figure_9(results),
         load::table_5a(results),
         load::table_5b(results),
-        load::json(results),
+        load::json_table(results),
     ]
     .concat()
 }
@@ -69,21 +70,21 @@ fn figure_7(results: &BenchResults) -> String {
     );
     for (bench, what) in BENCHES {
         text += &format!("Ours, {what}:\n\n");
-        let rows = results.of(bench).with("n", USUAL_SIZE);
+        let rows = results.rows_of(bench).with_value("n", USUAL_SIZE);
         if rows.is_empty() {
-            text += &missing(bench);
+            text += &missing_note(bench);
         }
-        for workflow in rows.names("workflow") {
-            let rows = rows.with("workflow", workflow);
+        for workflow in rows.distinct_texts("workflow") {
+            let rows = rows.with_value("workflow", workflow);
             let line = |way: &str| {
-                let of = rows.with("way", way);
-                let ms = PLACES.map(|(place, _)| latency(&of, place));
+                let of = rows.with_value("way", way);
+                let ms = PLACES.map(|(place, _)| latency_cell(&of, place));
                 let [up, down, gzip] = ["bytes_up", "bytes_down", "gzip_down"].map(|field| of.median(field));
-                let sum = |down: Option<f64>| cell(up.zip(down).map(|(up, down)| up + down));
-                row(
-                    label(way),
+                let sum = |down: Option<f64>| number_cell(up.zip(down).map(|(up, down)| up + down));
+                table_row(
+                    variant_label(way),
                     [
-                        cell(of.median("requests").map(f64::round)).replace(".00", ""),
+                        number_cell(of.median("requests").map(f64::round)).replace(".00", ""),
                         ms[0].clone(),
                         ms[1].clone(),
                         ms[2].clone(),
@@ -101,30 +102,34 @@ fn figure_7(results: &BenchResults) -> String {
                 "bytes",
                 "bytes, answers gzipped",
             ];
-            text += &table(&head, rows.names("way").into_iter().map(line));
+            text += &table(&head, rows.distinct_texts("way").into_iter().map(line));
         }
     }
-    text + &plot("orfa-figure-7a", "Figure 7a: latency from three places")
-        + &plot("orfa-figure-7b", "Figure 7b: bytes, up and down")
+    text + &chart_link("orfa-figure-7a", "Figure 7a: latency from three places")
+        + &chart_link("orfa-figure-7b", "Figure 7b: bytes, up and down")
 }
 
 /// The cases in which ours is behind GraphQL where the paper names exceptions.
 fn exceptions(results: &BenchResults) -> String {
     let mut behind = Vec::new();
     for (bench, _) in BENCHES {
-        let rows = results.of(bench).with("n", USUAL_SIZE);
-        for workflow in rows.names("workflow") {
-            let rows = rows.with("workflow", workflow);
-            let of = |way: &str| traffic(&rows.with("way", way));
+        let rows = results.rows_of(bench).with_value("n", USUAL_SIZE);
+        for workflow in rows.distinct_texts("workflow") {
+            let rows = rows.with_value("workflow", workflow);
+            let of = |way: &str| traffic(&rows.with_value("way", way));
             if let (Some(ours), Some(theirs)) = (of("orfa.base.c.calls"), of(GRAPHQL))
                 && ours > theirs
             {
-                behind.push(format!("{workflow} ({} and {} bytes)", number(ours), number(theirs)));
+                behind.push(format!(
+                    "{workflow} ({} and {} bytes)",
+                    format_number(ours),
+                    format_number(theirs)
+                ));
             }
         }
     }
-    let gitea = results.of("workflows").with("n", USUAL_SIZE).with("workflow", "gitea.r");
-    let latency = |way: &str| gitea.with("way", way).median("ms/093");
+    let gitea = results.rows_of("workflows").with_value("n", USUAL_SIZE).with_value("workflow", "gitea.r");
+    let latency = |way: &str| gitea.with_value("way", way).median("ms/093");
     let Some(gitea) = ratio(latency(INSTANCE), latency(GRAPHQL)) else { return String::new() };
     let traffic = match &behind[..] {
         [] => "sends less everywhere".to_owned(),
@@ -132,22 +137,22 @@ fn exceptions(results: &BenchResults) -> String {
     };
     format!(
         "Ours: gitea.r takes {} of GraphQL's time from {USUAL_PLACE} ms away; ORFA-base {traffic}.\n\n",
-        number(gitea)
+        format_number(gitea)
     )
     .replace("from 093", "from 93")
 }
 
 /// The median with the spread, if the row has one.
-fn latency(rows: &RowSelection<'_>, place: &str) -> String {
+fn latency_cell(rows: &RowSelection<'_>, place: &str) -> String {
     let ms = rows.median(&format!("ms/{place}"));
     match rows.median(&format!("spread_ms/{place}")) {
-        Some(spread) => format!("{} ({})", cell(ms), number(spread)),
-        None => cell(ms),
+        Some(spread) => format!("{} ({})", number_cell(ms), format_number(spread)),
+        None => number_cell(ms),
     }
 }
 
 /// The display name of a variant such as `orfa.code.js.calls`.
-fn label(way: &str) -> String {
+fn variant_label(way: &str) -> String {
     let (way, calls) = way.strip_suffix(".calls").map_or((way, ""), |way| (way, ", a call for each row"));
     let name = match way {
         "rest.sequential" => "REST, one by one",
@@ -176,14 +181,14 @@ fn figure_8(results: &BenchResults) -> String {
     );
     let head = ["workflow", PLACES[0].1, PLACES[1].1, PLACES[2].1];
     heading
-        + &by_workflow(results, &head, distances)
-        + &plot("orfa-figure-8", "Figure 8: latency by GraphQL's")
+        + &workflow_table(results, &head, latencies_by_distance)
+        + &chart_link("orfa-figure-8", "Figure 8: latency by GraphQL's")
 }
 
 /// Our latency relative to GraphQL's from each place.
-fn distances(rows: &RowSelection<'_>, ours: &str) -> Vec<Option<f64>> {
-    let rows = rows.with("n", USUAL_SIZE);
-    PLACES.map(|(place, _)| by_graphql(&rows, ours, |of| of.median(&format!("ms/{place}")))).to_vec()
+fn latencies_by_distance(rows: &RowSelection<'_>, ours: &str) -> Vec<Option<f64>> {
+    let rows = rows.with_value("n", USUAL_SIZE);
+    PLACES.map(|(place, _)| ratio_to_graphql(&rows, ours, |of| of.median(&format!("ms/{place}")))).to_vec()
 }
 
 /// Latency and traffic relative to GraphQL's, by N.
@@ -195,20 +200,22 @@ fn figure_9(results: &BenchResults) -> String {
     head.extend(names.iter().map(|name| format!("latency, {name}")));
     head.extend(names.iter().map(|name| format!("bytes, {name}")));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let both = |rows: &RowSelection<'_>, ours: &str| [latencies(rows, ours), bytes(rows, ours)].concat();
-    let plot = plot("orfa-figure-9", "Figure 9: latency and bytes by GraphQL's");
-    heading.to_owned() + &by_workflow(results, &head, both) + &plot
+    let both = |rows: &RowSelection<'_>, ours: &str| {
+        [latencies_by_size(rows, ours), traffic_by_size(rows, ours)].concat()
+    };
+    let plot = chart_link("orfa-figure-9", "Figure 9: latency and bytes by GraphQL's");
+    heading.to_owned() + &workflow_table(results, &head, both) + &plot
 }
 
 /// Our latency relative to GraphQL's, by N.
-fn latencies(rows: &RowSelection<'_>, ours: &str) -> Vec<Option<f64>> {
+fn latencies_by_size(rows: &RowSelection<'_>, ours: &str) -> Vec<Option<f64>> {
     let latency = |of: &RowSelection<'_>| of.median(&format!("ms/{USUAL_PLACE}"));
-    SIZES.map(|size| by_graphql(&rows.with("n", size), ours, latency)).to_vec()
+    SIZES.map(|size| ratio_to_graphql(&rows.with_value("n", size), ours, latency)).to_vec()
 }
 
 /// Our traffic relative to GraphQL's, by N.
-fn bytes(rows: &RowSelection<'_>, ours: &str) -> Vec<Option<f64>> {
-    SIZES.map(|size| by_graphql(&rows.with("n", size), ours, traffic)).to_vec()
+fn traffic_by_size(rows: &RowSelection<'_>, ours: &str) -> Vec<Option<f64>> {
+    SIZES.map(|size| ratio_to_graphql(&rows.with_value("n", size), ours, traffic)).to_vec()
 }
 
 /// The bytes in both directions.
@@ -217,30 +224,35 @@ fn traffic(rows: &RowSelection<'_>) -> Option<f64> {
 }
 
 /// A figure of ours relative to GraphQL's.
-fn by_graphql(
+fn ratio_to_graphql(
     rows: &RowSelection<'_>,
     ours: &str,
     of: impl Fn(&RowSelection<'_>) -> Option<f64>,
 ) -> Option<f64> {
-    ratio(of(&rows.with("way", ours)), of(&rows.with("way", GRAPHQL)))
+    ratio(of(&rows.with_value("way", ours)), of(&rows.with_value("way", GRAPHQL)))
 }
 
 /// A table with a row for each workflow and each of our variants.
-fn by_workflow(
+fn workflow_table(
     results: &BenchResults,
     head: &[&str],
     figures: impl Fn(&RowSelection<'_>, &str) -> Vec<Option<f64>>,
 ) -> String {
     let (mut text, mut lines) = (String::new(), Vec::new());
     for (bench, _) in BENCHES {
-        let rows = results.of(bench);
+        let rows = results.rows_of(bench);
         if rows.is_empty() {
-            text += &missing(bench);
+            text += &missing_note(bench);
         }
-        for workflow in rows.names("workflow") {
-            let rows = rows.with("workflow", workflow);
-            for (way, what) in OURS.into_iter().filter(|(way, _)| !rows.with("way", *way).is_empty()) {
-                lines.push(row(format!("{workflow}, {what}"), figures(&rows, way).into_iter().map(cell)));
+        for workflow in rows.distinct_texts("workflow") {
+            let rows = rows.with_value("workflow", workflow);
+            for (way, what) in
+                ORFA_VARIANTS.into_iter().filter(|(way, _)| !rows.with_value("way", *way).is_empty())
+            {
+                lines.push(table_row(
+                    format!("{workflow}, {what}"),
+                    figures(&rows, way).into_iter().map(number_cell),
+                ));
             }
         }
     }

@@ -41,20 +41,20 @@ impl BenchResults {
     }
 
     /// The rows of a bench; empty if it never ran.
-    pub(super) fn of(&self, bench: &str) -> RowSelection<'_> {
+    pub(super) fn rows_of(&self, bench: &str) -> RowSelection<'_> {
         RowSelection(self.0.get(bench).map(|rows| rows.iter().collect()).unwrap_or_default())
     }
 }
 
 impl<'a> RowSelection<'a> {
     /// The rows with this value in a field.
-    pub(super) fn with(&self, field: &str, value: impl Into<Value>) -> Self {
+    pub(super) fn with_value(&self, field: &str, value: impl Into<Value>) -> Self {
         let value = value.into();
         Self(self.0.iter().copied().filter(|row| row[field] == value).collect())
     }
 
     /// The rows that have a field.
-    pub(super) fn having(&self, field: &str) -> Self {
+    pub(super) fn with_field(&self, field: &str) -> Self {
         Self(self.0.iter().copied().filter(|row| row.get(field).is_some()).collect())
     }
 
@@ -70,7 +70,7 @@ impl<'a> RowSelection<'a> {
     }
 
     /// Like `distinct`, for texts.
-    pub(super) fn names(&self, field: &str) -> Vec<&'a str> {
+    pub(super) fn distinct_texts(&self, field: &str) -> Vec<&'a str> {
         self.distinct(field).into_iter().filter_map(Value::as_str).collect()
     }
 
@@ -120,17 +120,17 @@ mod tests {
         ]);
         let results =
             BenchResults([("x".to_owned(), rows.as_array().expect("rows").clone())].into_iter().collect());
-        let rows = results.of("x");
+        let rows = results.rows_of("x");
         assert_eq!(
-            rows.with("server", "a").figure("ms/093"),
+            rows.with_value("server", "a").figure("ms/093"),
             Some(RoundAggregate { median: 2.5, spread: Some(3.0) })
         );
         assert_eq!(
-            rows.with("server", "b").figure("ms/093"),
+            rows.with_value("server", "b").figure("ms/093"),
             Some(RoundAggregate { median: 9.0, spread: None })
         );
-        assert_eq!(rows.with("server", "c").figure("ms/093"), None);
-        assert_eq!(rows.names("server"), ["a", "b"]);
-        assert!(results.of("y").is_empty());
+        assert_eq!(rows.with_value("server", "c").figure("ms/093"), None);
+        assert_eq!(rows.distinct_texts("server"), ["a", "b"]);
+        assert!(results.rows_of("y").is_empty());
     }
 }

@@ -4,7 +4,7 @@ use super::results::RoundAggregate;
 use crate::scoreboard;
 
 /// The placeholder for a missing figure.
-const NONE: &str = "–";
+const MISSING_FIGURE: &str = "–";
 
 /// A table with names on the left and figures on the right.
 pub(super) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -16,22 +16,22 @@ pub(super) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) 
 }
 
 /// A note that a bench has not run.
-pub(super) fn missing(bench: &str) -> String {
+pub(super) fn missing_note(bench: &str) -> String {
     format!("*Not measured yet: `make bench ONLY={bench}`.*\n\n")
 }
 
 /// A link to a chart, if its bench has drawn it.
-pub(super) fn plot(name: &str, what: &str) -> String {
+pub(super) fn chart_link(name: &str, what: &str) -> String {
     let file = format!("{name}.svg");
-    let is_there = scoreboard::folder().join(&file).exists();
+    let is_there = scoreboard::results_folder().join(&file).exists();
     if is_there { format!("![{what}](../benches/results/{file})\n\n") } else { String::new() }
 }
 
 /// Formats a number with three significant digits, or with all digits before the point.
-pub(super) fn number(value: f64) -> String {
+pub(super) fn format_number(value: f64) -> String {
     let size = value.abs();
     if size >= 99.95 {
-        return grouped(value.round());
+        return group_thousands(value.round());
     }
     let digits = match size {
         _ if size >= 9.995 => 1,
@@ -42,7 +42,7 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// Formats an integer with separators, as in `1,234,567`.
-fn grouped(value: f64) -> String {
+fn group_thousands(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let places = digits.len();
     let mut text = if value < 0.0 { "-".to_owned() } else { String::new() };
@@ -56,28 +56,28 @@ fn grouped(value: f64) -> String {
 }
 
 /// Formats a number, if there is one.
-pub(super) fn cell(value: impl Into<Option<f64>>) -> String {
-    value.into().map_or_else(|| NONE.into(), number)
+pub(super) fn number_cell(value: impl Into<Option<f64>>) -> String {
+    value.into().map_or_else(|| MISSING_FIGURE.into(), format_number)
 }
 
 /// Formats a figure with its spread, if there is one.
-pub(super) fn spread(figure: Option<RoundAggregate>) -> String {
+pub(super) fn spread_cell(figure: Option<RoundAggregate>) -> String {
     match figure {
-        None => NONE.into(),
-        Some(RoundAggregate { median, spread: None }) => number(median),
+        None => MISSING_FIGURE.into(),
+        Some(RoundAggregate { median, spread: None }) => format_number(median),
         Some(RoundAggregate { median, spread: Some(spread) }) => {
-            format!("{} ({})", number(median), number(spread))
+            format!("{} ({})", format_number(median), format_number(spread))
         }
     }
 }
 
 /// Formats a ratio.
-pub(super) fn times(value: Option<f64>) -> String {
-    value.map_or_else(|| NONE.into(), |value| format!("{}×", number(value)))
+pub(super) fn format_ratio(value: Option<f64>) -> String {
+    value.map_or_else(|| MISSING_FIGURE.into(), |value| format!("{}×", format_number(value)))
 }
 
 /// The cells of a row: its name, then its values.
-pub(super) fn row(
+pub(super) fn table_row(
     name: impl Into<String>,
     cells: impl IntoIterator<Item = impl Into<String>>,
 ) -> Vec<String> {
@@ -92,12 +92,15 @@ mod tests {
     fn numbers_have_three_digits_or_all_before_the_point() {
         let numbers = [0.0, 0.0123, 0.123, 1.234, 12.34, 99.96, 123.4, 1234.6, -1_234_567.0];
         let texts = ["0.00", "0.012", "0.12", "1.23", "12.3", "100", "123", "1,235", "-1,234,567"];
-        assert_eq!(numbers.map(number), texts);
+        assert_eq!(numbers.map(format_number), texts);
     }
 
     #[test]
     fn a_table_is_markdown() {
-        let text = table(&["way", "ms"], [row("REST", [cell(1.5)]), row("ORFA", [cell(None)])]);
+        let text = table(
+            &["way", "ms"],
+            [table_row("REST", [number_cell(1.5)]), table_row("ORFA", [number_cell(None)])],
+        );
         assert_eq!(text, "| way | ms |\n| --- | ---: |\n| REST | 1.50 |\n| ORFA | – |\n\n");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{COLOURS, GREY, file};
+use super::{COLOURS, GREY, svg_file};
 
 /// The height of a panel.
 const HEIGHT: f64 = 190.0;
@@ -14,8 +14,8 @@ const BAR: f64 = 24.0;
 /// The gap between groups.
 const GAP: f64 = 20.0;
 /// The space above all panels, for the legend.
-const KEY: f64 = 22.0;
-const KEY_WIDTH: f64 = 100.0;
+const LEGEND_HEIGHT: f64 = 22.0;
+const LEGEND_WIDTH: f64 = 100.0;
 
 /// Bars of the same kinds in several panels.
 #[derive(Debug)]
@@ -47,28 +47,28 @@ impl BarChart {
         let most = self.panels.iter().map(|(_, groups)| groups.len()).max().unwrap_or(0);
         let mut text = String::new();
         for (place, kind) in self.kinds.iter().enumerate() {
-            let (x, colour) = (LEFT + KEY_WIDTH * place as f64, colour(place));
+            let (x, colour) = (LEFT + LEGEND_WIDTH * place as f64, bar_colour(place));
             let _ = writeln!(text, "<text x=\"{x}\" y=\"16\" style=\"fill:{colour}\">{kind}</text>");
         }
         let (low, high) = self.range();
         for (place, (title, groups)) in self.panels.iter().enumerate() {
-            let y = KEY + HEIGHT * place as f64;
+            let y = LEGEND_HEIGHT + HEIGHT * place as f64;
             let _ = writeln!(text, "<g transform=\"translate(0,{y})\">");
             let _ = writeln!(text, "<text class=\"t\" x=\"{LEFT}\" y=\"16\">{title}</text>");
             for (place, (name, figures)) in groups.iter().enumerate() {
                 let x = LEFT + self.group_width() * place as f64;
                 for (place, figure) in figures.iter().enumerate() {
                     let Some(figure) = figure else { continue };
-                    bar(&mut text, place, x, *figure, self.height.part(*figure, low, high));
+                    draw_bar(&mut text, place, x, *figure, self.height.relative_height(*figure, low, high));
                 }
                 let (x, y) = (x + BAR * self.kinds.len() as f64 / 2.0, HEIGHT - 8.0);
                 let _ = writeln!(text, "<text class=\"m\" x=\"{x}\" y=\"{y}\">{name}</text>");
             }
             text += "</g>\n";
         }
-        let keys = KEY_WIDTH * self.kinds.len() as f64;
+        let keys = LEGEND_WIDTH * self.kinds.len() as f64;
         let width = LEFT + keys.max(self.group_width() * most as f64);
-        file(width, KEY + HEIGHT * self.panels.len() as f64, &text)
+        svg_file(width, LEGEND_HEIGHT + HEIGHT * self.panels.len() as f64, &text)
     }
 
     fn group_width(&self) -> f64 {
@@ -85,7 +85,7 @@ impl BarChart {
 
 impl BarScale {
     /// The height relative to the highest bar.
-    fn part(self, figure: f64, low: f64, high: f64) -> f64 {
+    fn relative_height(self, figure: f64, low: f64, high: f64) -> f64 {
         match self {
             Self::Linear => figure / high,
             Self::Logarithmic => {
@@ -97,7 +97,7 @@ impl BarScale {
 }
 
 /// Draws a bar of the group that starts at this position, with its figure above it.
-fn bar(text: &mut String, place: usize, group: f64, figure: f64, part: f64) {
+fn draw_bar(text: &mut String, place: usize, group: f64, figure: f64, part: f64) {
     let height = (HEIGHT - TOP - BOTTOM) * part;
     let (x, y) = (group + BAR * place as f64, HEIGHT - BOTTOM - height);
     let (width, middle, above) = (BAR - 2.0, x + BAR / 2.0 - 1.0, y - 3.0);
@@ -105,18 +105,18 @@ fn bar(text: &mut String, place: usize, group: f64, figure: f64, part: f64) {
         text,
         "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width}\" height=\"{height:.1}\" fill=\"{}\"/>\n\
          <text class=\"m n\" x=\"{middle:.1}\" y=\"{above:.1}\">{}</text>",
-        colour(place),
-        short(figure)
+        bar_colour(place),
+        format_short(figure)
     );
 }
 
 /// Grey for the first kind, the baseline of the comparison.
-fn colour(place: usize) -> &'static str {
+fn bar_colour(place: usize) -> &'static str {
     place.checked_sub(1).map_or(GREY, |place| COLOURS[place % COLOURS.len()])
 }
 
 /// Formats a figure with two or three digits, to fit above a bar.
-fn short(figure: f64) -> String {
+fn format_short(figure: f64) -> String {
     match figure {
         _ if figure >= 9_950.0 => format!("{:.0}k", figure / 1e3),
         _ if figure >= 995.0 => format!("{:.1}k", figure / 1e3),
@@ -154,6 +154,6 @@ mod tests {
     #[test]
     fn figures_above_bars_are_short() {
         let figures = [0.456, 1.23, 36.4, 854.4, 1_272.0, 430_757.0];
-        assert_eq!(figures.map(short), ["0.46", "1.2", "36", "854", "1.3k", "431k"]);
+        assert_eq!(figures.map(format_short), ["0.46", "1.2", "36", "854", "1.3k", "431k"]);
     }
 }

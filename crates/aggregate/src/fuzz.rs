@@ -185,7 +185,7 @@ fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     ::fuzz::run("aggregate_answers", &[], |bytes| {
         let mut choices = ByteChoices::new(bytes);
-        let rig = &rigs[choices.below(rigs.len())];
+        let rig = &rigs[choices.number_below(rigs.len())];
         let mut answers = generate_responses(&mut choices);
         // `*` does not provide responses for POST.
         answers.entry("POST *".to_owned()).or_insert(TestServiceResponse::Text(200, "1".to_owned()));

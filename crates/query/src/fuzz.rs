@@ -204,7 +204,7 @@ fn checks_a_damaged_module_without_panic() {
         &["\0asm\u{1}\0\0\0", "\u{1}", "\u{2}", "env:c@1", "orfa", "memory"],
         |bytes: &[u8]| {
             let _ = check::check_module(bytes, &|name| name == "memory");
-            let _ = check::check_module(&::fuzz::damaged(&GOOD, bytes), &|_| true);
+            let _ = check::check_module(&::fuzz::damage_input(&GOOD, bytes), &|_| true);
         },
     );
 }
@@ -234,7 +234,7 @@ fn reads_or_rejects_a_damaged_recording() {
         "AA==",
     ];
     ::fuzz::check(words, |bytes: &[u8]| {
-        for text in [bytes.to_vec(), ::fuzz::damaged(GOOD.as_bytes(), bytes)] {
+        for text in [bytes.to_vec(), ::fuzz::damage_input(GOOD.as_bytes(), bytes)] {
             let Err(error) = RunRecording::parse(&text) else { continue };
             assert!(!error.to_string().is_empty());
         }

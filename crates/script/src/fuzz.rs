@@ -124,7 +124,7 @@ fn parses_damaged_programs_or_reports_complete_diagnostics() {
     let good = include_str!("../tests/listings/7.sjs");
     ::fuzz::check(&[], |bytes: &[u8]| {
         let few = &bytes[..bytes.len().min(9)];
-        assert_parse_invariants(&String::from_utf8_lossy(&::fuzz::damaged(good.as_bytes(), few)));
+        assert_parse_invariants(&String::from_utf8_lossy(&::fuzz::damage_input(good.as_bytes(), few)));
     });
 }
 

@@ -29,7 +29,7 @@ const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 const PRIORITY_FLAG: u8 = 0x20;
 /// The maximum number of bytes of one step.
-const LENGTH: usize = 1 << 20;
+const MAX_STEP_LENGTH: usize = 1 << 20;
 
 /// A step of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum ClientStep {
     /// Stops reading.
     StopReading,
     /// Resumes reading.
-    Read,
+    ResumeReading,
 }
 
 /// The client's side of a connection.
@@ -61,19 +61,19 @@ pub struct ClientScript {
 pub fn script(choices: &mut ByteChoices<'_>, paths: &[&str]) -> ClientScript {
     let mut writer = FrameGenerator {
         script: ClientScript { window: 65_535, ..ClientScript::default() },
-        next: 1,
-        frame: Vec::new(),
+        next_stream: 1,
+        last_bytes: Vec::new(),
     };
     let mut begun = match choices.one_in(32) {
         true => choices.bytes(64).to_vec(),
         false => PREFACE.to_vec(),
     };
     if !choices.one_in(32) {
-        begun.extend(settings(choices));
+        begun.extend(settings_frame(choices));
     }
     writer.script.steps.push(ClientStep::Send(begun));
-    for _ in 0..choices.below(24) {
-        writer.step(choices, paths);
+    for _ in 0..choices.number_below(24) {
+        writer.add_step(choices, paths);
     }
     writer.script
 }
@@ -81,111 +81,111 @@ pub fn script(choices: &mut ByteChoices<'_>, paths: &[&str]) -> ClientScript {
 struct FrameGenerator {
     script: ClientScript,
     /// The next stream that has not been opened.
-    next: u32,
+    next_stream: u32,
     /// The bytes sent last.
-    frame: Vec<u8>,
+    last_bytes: Vec<u8>,
 }
 
 impl FrameGenerator {
-    fn step(&mut self, choices: &mut ByteChoices<'_>, paths: &[&str]) {
-        let step = match choices.below(16) {
-            0 => ClientStep::Pause(Duration::from_millis(1 << choices.below(18))),
+    fn add_step(&mut self, choices: &mut ByteChoices<'_>, paths: &[&str]) {
+        let step = match choices.number_below(16) {
+            0 => ClientStep::Pause(Duration::from_millis(1 << choices.number_below(18))),
             1 if choices.one_in(4) => ClientStep::StopReading,
-            1 => ClientStep::Read,
-            2 => self.repeated(choices),
-            3..8 => self.request(choices, paths),
+            1 => ClientStep::ResumeReading,
+            2 => self.repeat_last(choices),
+            3..8 => self.generate_request(choices, paths),
             _ => {
-                self.frame = self.other(choices);
-                ClientStep::Send(self.frame.clone())
+                self.last_bytes = self.any_frame(choices);
+                ClientStep::Send(self.last_bytes.clone())
             }
         };
         self.script.steps.push(step);
     }
 
     /// Repeats the bytes sent last many times.
-    fn repeated(&mut self, choices: &mut ByteChoices<'_>) -> ClientStep {
-        let times = (1 << choices.below(15)).min(LENGTH / self.frame.len().max(1));
-        if self.frame.get(3) == Some(&kind::WINDOW_UPDATE) {
+    fn repeat_last(&mut self, choices: &mut ByteChoices<'_>) -> ClientStep {
+        let times = (1 << choices.number_below(15)).min(MAX_STEP_LENGTH / self.last_bytes.len().max(1));
+        if self.last_bytes.get(3) == Some(&kind::WINDOW_UPDATE) {
             self.script.window = u64::MAX;
         }
-        ClientStep::Send(self.frame.repeat(times))
+        ClientStep::Send(self.last_bytes.repeat(times))
     }
 
     /// A request, mostly on a new stream, with a complete, partial or no body.
-    fn request(&mut self, choices: &mut ByteChoices<'_>, paths: &[&str]) -> ClientStep {
-        let stream = match choices.below(12) {
-            0 => self.stream(choices),
+    fn generate_request(&mut self, choices: &mut ByteChoices<'_>, paths: &[&str]) -> ClientStep {
+        let stream = match choices.number_below(12) {
+            0 => self.any_stream(choices),
             1 => {
-                self.next += 2 * choices.number().min(1 << 20);
-                self.take_stream()
+                self.next_stream += 2 * choices.any_number().min(1 << 20);
+                self.open_stream()
             }
-            _ => self.take_stream(),
+            _ => self.open_stream(),
         };
-        let block = block(choices, paths);
+        let block = request_block(choices, paths);
         let has_body = choices.one_in(2);
-        let mut sent = headers(choices, stream, &block, !has_body);
+        let mut sent = header_frames(choices, stream, &block, !has_body);
         if has_body {
-            for _ in 0..choices.below(3) {
-                sent.extend(data(choices, stream));
+            for _ in 0..choices.number_below(3) {
+                sent.extend(data_frame(choices, stream));
             }
             if choices.one_in(4) {
                 // Trailers.
-                sent.extend(headers(choices, stream, &field("x-end", "1"), true));
+                sent.extend(header_frames(choices, stream, &encode_field("x-end", "1"), true));
             }
         }
-        self.frame = sent.clone();
+        self.last_bytes = sent.clone();
         ClientStep::Send(sent)
     }
 
-    fn take_stream(&mut self) -> u32 {
-        let stream = self.next;
-        self.next = self.next.saturating_add(2);
+    fn open_stream(&mut self) -> u32 {
+        let stream = self.next_stream;
+        self.next_stream = self.next_stream.saturating_add(2);
         self.script.last_stream = self.script.last_stream.max(stream);
         stream
     }
 
     /// A stream that may be open, closed, never opened, of the server, or the connection itself.
-    fn stream(&mut self, choices: &mut ByteChoices<'_>) -> u32 {
-        let stream = match choices.below(8) {
+    fn any_stream(&mut self, choices: &mut ByteChoices<'_>) -> u32 {
+        let stream = match choices.number_below(8) {
             0 => 0,
-            1 => choices.number(),
+            1 => choices.any_number(),
             2 => 2,
-            _ => 1 + 2 * choices.below(self.next as usize / 2 + 1).min(1 << 16) as u32,
+            _ => 1 + 2 * choices.number_below(self.next_stream as usize / 2 + 1).min(1 << 16) as u32,
         };
         self.script.last_stream = self.script.last_stream.max(stream & 0x7fff_ffff);
         stream
     }
 
-    fn other(&mut self, choices: &mut ByteChoices<'_>) -> Vec<u8> {
-        let stream = self.stream(choices);
-        match choices.below(12) {
-            0 => settings(choices),
-            1 => frame(kind::SETTINGS, ACK, 0, &[]),
-            2 => frame(kind::PING, choices.byte() & ACK, 0, &[choices.byte(); 8]),
-            3 => frame(kind::RST_STREAM, 0, stream, &choices.number().to_be_bytes()),
+    fn any_frame(&mut self, choices: &mut ByteChoices<'_>) -> Vec<u8> {
+        let stream = self.any_stream(choices);
+        match choices.number_below(12) {
+            0 => settings_frame(choices),
+            1 => encode_frame(kind::SETTINGS, ACK, 0, &[]),
+            2 => encode_frame(kind::PING, choices.byte() & ACK, 0, &[choices.byte(); 8]),
+            3 => encode_frame(kind::RST_STREAM, 0, stream, &choices.any_number().to_be_bytes()),
             4 | 5 => {
-                let increment = choices.number();
+                let increment = choices.any_number();
                 if stream & 0x7fff_ffff == 0 {
                     self.script.window = self.script.window.saturating_add(increment.into());
                 }
-                frame(kind::WINDOW_UPDATE, 0, stream, &increment.to_be_bytes())
+                encode_frame(kind::WINDOW_UPDATE, 0, stream, &increment.to_be_bytes())
             }
-            6 => data(choices, stream),
-            7 => frame(kind::PRIORITY, 0, stream, &[0, 0, 0, choices.byte(), 16]),
+            6 => data_frame(choices, stream),
+            7 => encode_frame(kind::PRIORITY, 0, stream, &[0, 0, 0, choices.byte(), 16]),
             8 => {
-                let last = [choices.number().to_be_bytes(), choices.number().to_be_bytes()].concat();
-                frame(kind::GOAWAY, 0, stream & u32::from(choices.one_in(8)), &last)
+                let last = [choices.any_number().to_be_bytes(), choices.any_number().to_be_bytes()].concat();
+                encode_frame(kind::GOAWAY, 0, stream & u32::from(choices.one_in(8)), &last)
             }
             9 => {
                 let is_last = choices.one_in(2);
-                headers(choices, stream, &field("x-late", "1"), is_last)
+                header_frames(choices, stream, &encode_field("x-late", "1"), is_last)
             }
             10 => {
                 // Any frame. The window counts as opened regardless of its type.
                 self.script.window = u64::MAX;
                 let (kind, flags) = (choices.byte() % 12, choices.byte());
                 self.script.last_stream = u32::MAX;
-                frame(kind, flags, stream, choices.bytes(64))
+                encode_frame(kind, flags, stream, choices.bytes(64))
             }
             _ => {
                 self.script.window = u64::MAX;
@@ -198,48 +198,48 @@ impl FrameGenerator {
 
 /// Encodes a frame.
 #[must_use]
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn encode_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-fn settings(choices: &mut ByteChoices<'_>) -> Vec<u8> {
+fn settings_frame(choices: &mut ByteChoices<'_>) -> Vec<u8> {
     let mut payload = Vec::new();
-    for _ in 0..choices.below(4) {
+    for _ in 0..choices.number_below(4) {
         // Table size, push, streams, window, frame size, header list size, one of RFC 8441, and an unknown
         // one.
         let name = choices.pick(&[1_u16, 2, 3, 4, 4, 5, 6, 8, 0xaaaa]);
-        let value = match choices.below(4) {
+        let value = match choices.number_below(4) {
             0 => 0,
             1 => 16_384,
             2 => 65_535,
-            _ => choices.number(),
+            _ => choices.any_number(),
         };
         payload.extend(name.to_be_bytes());
         payload.extend(value.to_be_bytes());
     }
-    frame(kind::SETTINGS, 0, 0, &payload)
+    encode_frame(kind::SETTINGS, 0, 0, &payload)
 }
 
-fn data(choices: &mut ByteChoices<'_>, stream: u32) -> Vec<u8> {
-    let length = match choices.below(6) {
+fn data_frame(choices: &mut ByteChoices<'_>, stream: u32) -> Vec<u8> {
+    let length = match choices.number_below(6) {
         0 => 0,
         1 => 16_384,
         2 => 16_385,
-        _ => choices.below(300),
+        _ => choices.number_below(300),
     };
     let is_last = u8::from(choices.one_in(2)) * END_STREAM;
     let mut payload = vec![choices.byte(); length];
     if choices.one_in(8) {
         // The padding is sometimes longer than its frame.
         payload.insert(0, choices.byte());
-        return frame(kind::DATA, is_last | PADDED, stream, &payload);
+        return encode_frame(kind::DATA, is_last | PADDED, stream, &payload);
     }
-    frame(kind::DATA, is_last, stream, &payload)
+    encode_frame(kind::DATA, is_last, stream, &payload)
 }
 
 /// A header block as one frame, or continued in further ones.
-fn headers(choices: &mut ByteChoices<'_>, stream: u32, block: &[u8], is_last: bool) -> Vec<u8> {
+fn header_frames(choices: &mut ByteChoices<'_>, stream: u32, block: &[u8], is_last: bool) -> Vec<u8> {
     let mut flags = u8::from(is_last) * END_STREAM;
     let mut payload = Vec::new();
     if choices.one_in(16) {
@@ -248,23 +248,23 @@ fn headers(choices: &mut ByteChoices<'_>, stream: u32, block: &[u8], is_last: bo
     }
     if choices.one_in(16) {
         flags |= PRIORITY_FLAG;
-        payload.extend([&choices.number().to_be_bytes()[..], &[7]].concat());
+        payload.extend([&choices.any_number().to_be_bytes()[..], &[7]].concat());
     }
     payload.extend(block);
     if flags & PADDED != 0 {
         payload.extend(vec![0; usize::from(payload[0])]);
     }
     if block.len() < 16_000 && !choices.one_in(8) {
-        return frame(kind::HEADERS, flags | END_HEADERS, stream, &payload);
+        return encode_frame(kind::HEADERS, flags | END_HEADERS, stream, &payload);
     }
-    let pieces: Vec<&[u8]> = payload.chunks(1 + choices.below(16_384)).take(64).collect();
+    let pieces: Vec<&[u8]> = payload.chunks(1 + choices.number_below(16_384)).take(64).collect();
     let mut frames = Vec::new();
     for (place, piece) in pieces.iter().enumerate() {
         let is_end = place + 1 == pieces.len() && !choices.one_in(16);
         let end = u8::from(is_end) * END_HEADERS;
         frames.extend(match place {
-            0 => frame(kind::HEADERS, flags | end, stream, piece),
-            _ => frame(kind::CONTINUATION, end, stream, piece),
+            0 => encode_frame(kind::HEADERS, flags | end, stream, piece),
+            _ => encode_frame(kind::CONTINUATION, end, stream, piece),
         });
     }
     frames
@@ -272,22 +272,22 @@ fn headers(choices: &mut ByteChoices<'_>, stream: u32, block: &[u8], is_last: bo
 
 /// A literal field without indexing (RFC 7541, section 6.2.2).
 #[must_use]
-pub fn field(name: &str, value: &str) -> Vec<u8> {
-    literal(0, name.as_bytes(), value.as_bytes())
+pub fn encode_field(name: &str, value: &str) -> Vec<u8> {
+    literal_field(0, name.as_bytes(), value.as_bytes())
 }
 
 /// A literal field: form 0 is without indexing, 0x40 with indexing, 0x10 never indexed.
-fn literal(form: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
+fn literal_field(form: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
     let mut out = vec![form];
     for text in [name, value] {
-        out.extend(integer(0, 7, text.len()));
+        out.extend(encode_integer(0, 7, text.len()));
         out.extend(text);
     }
     out
 }
 
 /// An integer with a prefix of this many bits (RFC 7541, section 5.1).
-fn integer(first: u8, bits: u32, value: usize) -> Vec<u8> {
+fn encode_integer(first: u8, bits: u32, value: usize) -> Vec<u8> {
     let most = (1 << bits) - 1;
     if value < most {
         return vec![first | value as u8];
@@ -303,11 +303,11 @@ fn integer(first: u8, bits: u32, value: usize) -> Vec<u8> {
 }
 
 /// The header block of a request.
-fn block(choices: &mut ByteChoices<'_>, paths: &[&str]) -> Vec<u8> {
+fn request_block(choices: &mut ByteChoices<'_>, paths: &[&str]) -> Vec<u8> {
     let mut fields = vec![
         // GET, POST, or another method.
-        match choices.below(4) {
-            0 => literal(
+        match choices.number_below(4) {
+            0 => literal_field(
                 0x40,
                 b":method",
                 choices.pick(&["HEAD", "OPTIONS", "CONNECT", "PUT", "", "G T"]).as_bytes(),
@@ -316,59 +316,59 @@ fn block(choices: &mut ByteChoices<'_>, paths: &[&str]) -> Vec<u8> {
             _ => vec![0x83],
         },
         vec![if choices.one_in(8) { 0x87 } else { 0x86 }],
-        literal(
+        literal_field(
             choices.pick(&[0, 0x40, 0x10]),
             b":authority",
             choices.pick(&["a", "a:80", "", "[::1]", "b@c"]).as_bytes(),
         ),
-        literal(choices.pick(&[0, 0x40]), b":path", path(choices, paths).as_bytes()),
+        literal_field(choices.pick(&[0, 0x40]), b":path", request_path(choices, paths).as_bytes()),
     ];
-    match choices.below(24) {
-        0 => drop(fields.remove(choices.below(4))),
-        1 => fields.push(fields[choices.below(4)].clone()),
-        2 => fields.swap(choices.below(4), 0),
-        3 => fields.insert(0, field("x-early", "1")),
+    match choices.number_below(24) {
+        0 => drop(fields.remove(choices.number_below(4))),
+        1 => fields.push(fields[choices.number_below(4)].clone()),
+        2 => fields.swap(choices.number_below(4), 0),
+        3 => fields.insert(0, encode_field("x-early", "1")),
         _ => {}
     }
     let mut out = fields.concat();
-    for _ in 0..choices.below(5) {
-        out.extend(extra(choices));
+    for _ in 0..choices.number_below(5) {
+        out.extend(extra_field(choices));
     }
     out
 }
 
-fn path(choices: &mut ByteChoices<'_>, paths: &[&str]) -> String {
+fn request_path(choices: &mut ByteChoices<'_>, paths: &[&str]) -> String {
     let path = choices.pick(paths);
-    match choices.below(12) {
-        0 => format!("{path}?{}", "x".repeat(1 << choices.below(13))),
+    match choices.number_below(12) {
+        0 => format!("{path}?{}", "x".repeat(1 << choices.number_below(13))),
         1 => choices.pick(&["*", "", "//b/c", "/%2e%2e/", "/\u{e9}", "a"]).to_string(),
         _ => path.to_owned(),
     }
 }
 
-fn extra(choices: &mut ByteChoices<'_>) -> Vec<u8> {
-    match choices.below(12) {
+fn extra_field(choices: &mut ByteChoices<'_>) -> Vec<u8> {
+    match choices.number_below(12) {
         // An index into the static or the dynamic table, or an invalid one.
-        0 => integer(0x80, 7, choices.below(128)),
-        1 => integer(0x80, 7, choices.number() as usize),
+        0 => encode_integer(0x80, 7, choices.number_below(128)),
+        1 => encode_integer(0x80, 7, choices.any_number() as usize),
         // A size update of the dynamic table.
-        2 => integer(0x20, 5, choices.number() as usize),
+        2 => encode_integer(0x20, 5, choices.any_number() as usize),
         3 => {
-            let (name, times) = (choices.below(62) as u8 & 0x3f, 1 << choices.below(13));
-            [&[0x40 | name][..], &integer(0, 7, times), &vec![b'x'; times]].concat()
+            let (name, times) = (choices.number_below(62) as u8 & 0x3f, 1 << choices.number_below(13));
+            [&[0x40 | name][..], &encode_integer(0, 7, times), &vec![b'x'; times]].concat()
         }
         // Huffman-coded text, mostly invalid.
         4 => {
             let text = choices.bytes(24);
-            [&[0x40, 1, b'h'][..], &integer(0x80, 7, text.len()), text].concat()
+            [&[0x40, 1, b'h'][..], &encode_integer(0x80, 7, text.len()), text].concat()
         }
         5 => {
-            let times = 1 << choices.below(11);
-            field("a", "b").repeat(times)
+            let times = 1 << choices.number_below(11);
+            encode_field("a", "b").repeat(times)
         }
         6 => {
             let length = choices.pick(&["0", "5", "300", "18446744073709551615", "-1", "5, 5"]);
-            field("content-length", length)
+            encode_field("content-length", length)
         }
         _ => {
             let fields = [
@@ -399,7 +399,7 @@ fn extra(choices: &mut ByteChoices<'_>) -> Vec<u8> {
                 ("if-none-match", "*"),
             ];
             let (name, value) = choices.pick(&fields);
-            literal(choices.pick(&[0, 0x40, 0x10]), name.as_bytes(), value.as_bytes())
+            literal_field(choices.pick(&[0, 0x40, 0x10]), name.as_bytes(), value.as_bytes())
         }
     }
 }

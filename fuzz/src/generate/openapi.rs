@@ -31,12 +31,12 @@ const PATHS: &[&str] = &[
 #[must_use]
 pub fn document(choices: &mut ByteChoices<'_>) -> Value {
     let mut schemas = Map::new();
-    for _ in 0..choices.below(4) {
+    for _ in 0..choices.number_below(4) {
         let name = if choices.one_in(4) { choices.pick(NAMES) } else { choices.pick(SCHEMAS) };
         schemas.insert(name.to_owned(), schema(choices, 3));
     }
     let mut paths = Map::new();
-    for _ in 0..=choices.below(4) {
+    for _ in 0..=choices.number_below(4) {
         let path = choices.pick(PATHS);
         let item = paths.entry(path).or_insert_with(|| json!({}));
         let method = choices.pick(&["get", "get", "get", "put", "post", "patch", "delete", "head"]);
@@ -58,7 +58,7 @@ pub fn document(choices: &mut ByteChoices<'_>) -> Value {
 }
 
 fn operation(choices: &mut ByteChoices<'_>, path: &str) -> Value {
-    let mut parameters: Vec<Value> = (0..choices.below(3)).map(|_| parameter(choices)).collect();
+    let mut parameters: Vec<Value> = (0..choices.number_below(3)).map(|_| parameter(choices)).collect();
     for name in path.split('{').skip(1).filter_map(|rest| rest.split('}').next()) {
         if !choices.one_in(8) {
             let schema = if choices.one_in(2) { json!({ "type": "string" }) } else { schema(choices, 1) };
@@ -118,7 +118,7 @@ fn parameter(choices: &mut ByteChoices<'_>) -> Value {
 
 /// Generates a schema.
 pub fn schema(choices: &mut ByteChoices<'_>, depth: usize) -> Value {
-    match choices.below(if depth == 0 { 6 } else { 12 }) {
+    match choices.number_below(if depth == 0 { 6 } else { 12 }) {
         0 => json!({ "type": "string" }),
         1 => {
             let kinds = ["string", "integer", "number", "boolean", "null", "object", "array", "odd"];
@@ -126,10 +126,10 @@ pub fn schema(choices: &mut ByteChoices<'_>, depth: usize) -> Value {
         }
         2 | 3 => json!({ "$ref": format!("#/components/schemas/{}", choices.pick(SCHEMAS)) }),
         4 => {
-            let values: Vec<&str> = (0..choices.below(4)).map(|_| choices.pick(NAMES)).collect();
+            let values: Vec<&str> = (0..choices.number_below(4)).map(|_| choices.pick(NAMES)).collect();
             json!({ "enum": values })
         }
-        5 => match choices.below(3) {
+        5 => match choices.number_below(3) {
             0 => json!({ "type": ["string", "null"], "format": "date-time" }),
             1 => json!({ "type": "integer", "format": "int64" }),
             _ => json!(true),
@@ -137,7 +137,7 @@ pub fn schema(choices: &mut ByteChoices<'_>, depth: usize) -> Value {
         6 | 7 => json!({ "type": "array", "items": schema(choices, depth - 1) }),
         8..10 => {
             let mut members = Map::new();
-            for _ in 0..choices.below(5) {
+            for _ in 0..choices.number_below(5) {
                 members.insert((choices.pick(NAMES)).to_owned(), schema(choices, depth - 1));
             }
             let mut object =
@@ -148,7 +148,8 @@ pub fn schema(choices: &mut ByteChoices<'_>, depth: usize) -> Value {
             object
         }
         10 => {
-            let parts: Vec<Value> = (0..choices.below(4)).map(|_| schema(choices, depth - 1)).collect();
+            let parts: Vec<Value> =
+                (0..choices.number_below(4)).map(|_| schema(choices, depth - 1)).collect();
             json!({ choices.pick(&["allOf", "oneOf", "anyOf"]): parts, "discriminator": { "propertyName": "a" } })
         }
         _ => json!({ "type": "object", choices.pick(&["readOnly", "writeOnly", "deprecated"]): true }),

@@ -26,7 +26,7 @@ pub struct BoundRow {
     /// The maximum number of bytes of one structure.
     pub bytes: u64,
     /// The scope of one structure: one of [`SCOPES`].
-    pub per: &'static str,
+    pub scope: &'static str,
     /// The setting or constant that bounds it.
     pub setting: &'static str,
     /// The file that enforces it.
@@ -48,7 +48,7 @@ const fn bound(
     file: &'static str,
     test: &'static str,
 ) -> BoundRow {
-    BoundRow { name, bytes, per, setting, file, test }
+    BoundRow { name, bytes, scope: per, setting, file, test }
 }
 
 /// Returns the table of docs/bounds.md.
@@ -57,8 +57,8 @@ pub fn bounds_table() -> String {
     let mut table = "| structure | bound | per | setting or constant | file | test |\n\
                      | --- | ---: | --- | --- | --- | --- |\n"
         .to_owned();
-    for BoundRow { name, bytes, per, setting, file, test } in &*BOUNDS {
-        let (size, (path, test)) = (size(*bytes), test.split_once(": ").unwrap_or_default());
+    for BoundRow { name, bytes, scope: per, setting, file, test } in &*BOUNDS {
+        let (size, (path, test)) = (format_size(*bytes), test.split_once(": ").unwrap_or_default());
         // Writing to a string cannot fail.
         let _ = writeln!(
             table,
@@ -68,7 +68,7 @@ pub fn bounds_table() -> String {
     table
 }
 
-fn size(bytes: u64) -> String {
+fn format_size(bytes: u64) -> String {
     match bytes {
         _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
         _ if bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
@@ -83,14 +83,14 @@ mod tests {
 
     use super::*;
 
-    fn file(path: &str) -> String {
+    fn read_file(path: &str) -> String {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
         std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
     #[test]
     fn docs_bounds_contains_exactly_these_rows() {
-        let page = file("docs/bounds.md");
+        let page = read_file("docs/bounds.md");
         let rows: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
         let table = bounds_table();
         let expected: Vec<&str> = table.lines().collect();
@@ -103,16 +103,16 @@ mod tests {
         assert_eq!(names.len(), BOUNDS.len());
         assert!(names.contains("request"));
         for bound in &*BOUNDS {
-            assert!(SCOPES.contains(&bound.per) && bound.bytes > 0, "{bound:?}");
+            assert!(SCOPES.contains(&bound.scope) && bound.bytes > 0, "{bound:?}");
         }
     }
 
     #[test]
     fn every_row_names_an_existing_file_and_test() {
         for BoundRow { name, file: path, test, .. } in &*BOUNDS {
-            assert!(!file(path).is_empty(), "{name}");
+            assert!(!read_file(path).is_empty(), "{name}");
             let (path, test) = test.split_once(": ").expect("a file and a name");
-            let text = file(path);
+            let text = read_file(path);
             let is_there = text.contains(&format!("fn {test}(")) || text.contains(&format!("\"{test}\""));
             assert!(is_there, "{name}: {path} has no test {test}");
         }

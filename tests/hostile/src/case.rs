@@ -58,7 +58,7 @@ impl AttackEnding {
 
     /// Returns the ending that corresponds to an answer.
     #[must_use]
-    pub fn of(response: &TestResponse) -> Self {
+    pub fn from_response(response: &TestResponse) -> Self {
         let status = response.status.as_u16();
         let document = serde_json::from_slice::<serde_json::Value>(&response.body).unwrap_or_default();
         if response.header("content-type").starts_with("application/problem+json") {

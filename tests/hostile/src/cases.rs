@@ -36,7 +36,7 @@ use crate::case::AttackCase;
 
 /// Returns all cases, ordered by area.
 #[must_use]
-pub fn all() -> Vec<AttackCase> {
+pub fn all_cases() -> Vec<AttackCase> {
     let areas: [&[AttackCase]; 11] = [
         aggregate::CASES,
         bodies::CASES,
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn case_names_are_unique() {
-        let mut names: Vec<&str> = all().iter().map(|case| case.name).collect();
+        let mut names: Vec<&str> = all_cases().iter().map(|case| case.name).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn cases_refer_to_rows_of_the_table_of_bounds() {
-        for case in all() {
+        for case in all_cases() {
             for (row, _) in case.holds {
                 assert!(crate::BOUNDS.iter().any(|bound| bound.name == *row), "{}: no row {row}", case.name);
             }

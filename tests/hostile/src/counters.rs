@@ -30,9 +30,9 @@ impl ReturningCounters {
         ensure!(page.status == 200, "the admin listener answers {}", page.status);
         let page = page.text();
         Ok(Self {
-            requests_in_flight: sum(&page, "orfa_requests_in_flight"),
-            jobs_queued: sum(&page, "orfa_offload_jobs_queued"),
-            jobs_in_flight: sum(&page, "orfa_offload_jobs_in_flight"),
+            requests_in_flight: sum_family(&page, "orfa_requests_in_flight"),
+            jobs_queued: sum_family(&page, "orfa_offload_jobs_queued"),
+            jobs_in_flight: sum_family(&page, "orfa_offload_jobs_in_flight"),
         })
     }
 
@@ -40,7 +40,7 @@ impl ReturningCounters {
     ///
     /// # Errors
     /// When some work remains after a minute.
-    pub async fn settled(admin: &str) -> Result<Self> {
+    pub async fn wait_until_idle(admin: &str) -> Result<Self> {
         let until = Instant::now() + PATIENCE;
         loop {
             let counters = Self::read(admin).await?;
@@ -54,7 +54,7 @@ impl ReturningCounters {
 }
 
 /// Returns the sum of all samples of a metric family.
-pub(crate) fn sum(page: &str, family: &str) -> u64 {
+pub(crate) fn sum_family(page: &str, family: &str) -> u64 {
     let samples = page.lines().filter_map(|line| {
         let rest = line.strip_prefix(family)?;
         let is_sample = rest.starts_with(' ') || rest.starts_with('{');
@@ -71,7 +71,7 @@ mod tests {
     fn sums_the_samples_of_one_family_only() {
         let page =
             "# TYPE orfa_a counter\norfa_a{route=\"/x\"} 2\norfa_a{route=\"/y\"} 3\norfa_ab 7\norfa_b 1\n";
-        assert_eq!(sum(page, "orfa_a"), 5);
-        assert_eq!(sum(page, "orfa_c"), 0);
+        assert_eq!(sum_family(page, "orfa_a"), 5);
+        assert_eq!(sum_family(page, "orfa_c"), 0);
     }
 }

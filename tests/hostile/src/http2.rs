@@ -31,7 +31,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 }
 
 /// Encodes a literal field without indexing (RFC 7541, 6.2.2). Name and value are cut at 126 bytes.
-pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
+pub(crate) fn encode_field(name: &str, value: &str) -> Vec<u8> {
     let length = |text: &str| u8::try_from(text.len().min(126)).unwrap_or_default();
     let cut = |text: &str| text.as_bytes().get(..126).unwrap_or(text.as_bytes()).to_vec();
     [vec![0, length(name)], cut(name), vec![length(value)], cut(value)].concat()
@@ -39,13 +39,13 @@ pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
 
 /// Encodes the fields of `GET path` and further fields.
 pub(crate) fn get(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
-    request("GET", path, more)
+    request_fields("GET", path, more)
 }
 
 /// Encodes the fields of a request and further fields.
-pub(crate) fn request(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn request_fields(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let fields = [(":method", method), (":scheme", "http"), (":authority", "localhost"), (":path", path)];
-    fields.iter().chain(more).flat_map(|(name, value)| field(name, value)).collect()
+    fields.iter().chain(more).flat_map(|(name, value)| encode_field(name, value)).collect()
 }
 
 /// A connection on which frames are sent and received.
@@ -54,7 +54,7 @@ pub(crate) struct FrameConnection(TcpStream);
 impl FrameConnection {
     /// Connects, and sends the preface and these settings.
     pub(crate) async fn open(target: &AttackTarget, settings: &[u8]) -> Result<Self> {
-        Self::begin(target.connect().await?, settings).await
+        Self::handshake(target.connect().await?, settings).await
     }
 
     /// Connects from another address, so that its limits do not affect other cases, with a small receive
@@ -65,10 +65,10 @@ impl FrameConnection {
         socket.bind(SocketAddr::from((address, 0)))?;
         let stream = socket.connect(target.gateway.address).await?;
         stream.set_nodelay(true)?;
-        Self::begin(stream, settings).await
+        Self::handshake(stream, settings).await
     }
 
-    async fn begin(mut stream: TcpStream, settings: &[u8]) -> Result<Self> {
+    async fn handshake(mut stream: TcpStream, settings: &[u8]) -> Result<Self> {
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
         stream.write_all(&frame(SETTINGS, 0, 0, settings)).await?;
         Ok(Self(stream))
@@ -90,28 +90,28 @@ impl FrameConnection {
     }
 
     /// Returns how the gateway ends a stream, or the connection before it.
-    pub(crate) async fn ending(&mut self, stream: u32) -> AttackEnding {
+    pub(crate) async fn stream_ending(&mut self, stream: u32) -> AttackEnding {
         let (mut has_head, mut body) = (false, Vec::new());
         while let Some((kind, flags, of, payload)) = self.next().await {
             match kind {
-                GOAWAY => return AttackEnding::GoAway(word(&payload, 4)),
-                RST_STREAM if of == stream => return AttackEnding::StreamReset(word(&payload, 0)),
+                GOAWAY => return AttackEnding::GoAway(read_u32(&payload, 4)),
+                RST_STREAM if of == stream => return AttackEnding::StreamReset(read_u32(&payload, 0)),
                 HEADERS if of == stream => has_head = true,
                 DATA if of == stream => body.extend_from_slice(&payload),
                 _ => {}
             }
             if of == stream && has_head && flags & END_STREAM != 0 && matches!(kind, DATA | HEADERS) {
-                return answer(&body);
+                return ending_of_body(&body);
             }
         }
         AttackEnding::Closed
     }
 
     /// Returns how the gateway ends the connection, ignoring frames of streams.
-    pub(crate) async fn end(&mut self) -> AttackEnding {
+    pub(crate) async fn connection_ending(&mut self) -> AttackEnding {
         while let Some((kind, _, _, payload)) = self.next().await {
             if kind == GOAWAY {
-                return AttackEnding::GoAway(word(&payload, 4));
+                return AttackEnding::GoAway(read_u32(&payload, 4));
             }
         }
         AttackEnding::Closed
@@ -128,7 +128,7 @@ const LEAST_RESETS: usize = 10;
 ///
 /// A stream is opened only after the one before was answered or reset, so that the gateway holds answers
 /// rather than requests in flight.
-pub(crate) async fn reset_untaken(
+pub(crate) async fn reset_blocked_streams(
     target: &AttackTarget,
     request: impl Fn(u32) -> Vec<u8>,
 ) -> Result<AttackEnding> {
@@ -140,8 +140,8 @@ pub(crate) async fn reset_untaken(
         loop {
             let (kind, _, of, payload) = connection.next().await.context("the connection has ended")?;
             match kind {
-                GOAWAY => return Ok(AttackEnding::GoAway(word(&payload, 4))),
-                RST_STREAM => resets.push(word(&payload, 0)),
+                GOAWAY => return Ok(AttackEnding::GoAway(read_u32(&payload, 4))),
+                RST_STREAM => resets.push(read_u32(&payload, 0)),
                 _ => {}
             }
             if of == stream && matches!(kind, HEADERS | RST_STREAM) {
@@ -161,7 +161,7 @@ pub(crate) async fn reset_untaken(
 
 /// Returns the ending of an answer by its body, because its head is compressed: a problem document contains
 /// its status.
-fn answer(body: &[u8]) -> AttackEnding {
+fn ending_of_body(body: &[u8]) -> AttackEnding {
     let document = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
     let status = document["status"].as_u64().and_then(|status| u16::try_from(status).ok());
     match (status, document["code"].as_str()) {
@@ -171,6 +171,6 @@ fn answer(body: &[u8]) -> AttackEnding {
 }
 
 /// Returns four bytes of a payload as a number.
-pub(crate) fn word(payload: &[u8], at: usize) -> u32 {
+pub(crate) fn read_u32(payload: &[u8], at: usize) -> u32 {
     payload.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(u32::MAX, u32::from_be_bytes)
 }

@@ -18,8 +18,8 @@ mod wire;
 
 pub use bounds::{BOUNDS, BoundRow, SCOPES, bounds_table};
 pub use case::{AttackCase, AttackEnding, AttackFunction};
-pub use cases::all;
+pub use cases::all_cases;
 pub use counters::ReturningCounters;
 pub use measure::{CaseMeasurement, measure};
-pub use run::{AttackVerdict, SuiteReport, play, play_all};
+pub use run::{AttackVerdict, SuiteReport, play_all, play_case};
 pub use target::AttackTarget;

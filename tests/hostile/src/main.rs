@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use hostile::{AttackCase, AttackTarget, SuiteReport, all, bounds_table, measure, play_all};
+use hostile::{AttackCase, AttackTarget, SuiteReport, all_cases, bounds_table, measure, play_all};
 
 /// Play the adversarial suite against a gateway.
 #[derive(Debug, Parser)]
@@ -52,7 +52,7 @@ async fn run() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let is_wanted = |case: &AttackCase| only.as_ref().is_none_or(|only| case.name.contains(only));
-    let cases: Vec<AttackCase> = all().into_iter().filter(is_wanted).collect();
+    let cases: Vec<AttackCase> = all_cases().into_iter().filter(is_wanted).collect();
     if list {
         cases.iter().for_each(|case| anstream::println!("{}", case.name));
         return Ok(ExitCode::SUCCESS);

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use ::http::{Request, StatusCode};
 use anyhow::{Context, Result};
 use benches::machine::ProcessorMoment;
-use benches::open::{OpenLoopOutcome, go_first, offer};
+use benches::open_loop::{OpenLoopOutcome, offer, raise_priority};
 use benches::scoreboard::{self, BetterDirection, HeadlineScore};
 use benches::stats::{median, percentile, spread};
 use bytes::Bytes;
@@ -26,8 +26,8 @@ use tokio::sync::oneshot;
 
 use crate::bounds::BOUNDS;
 use crate::case::{AttackCase, AttackEnding};
-use crate::cases::all;
-use crate::counters::sum;
+use crate::cases::all_cases;
+use crate::counters::sum_family;
 use crate::target::{AttackTarget, NEIGHBOUR};
 
 /// The duration of a round for each case, and the number of rounds.
@@ -36,7 +36,7 @@ const ROUNDS: usize = 3;
 /// The time taken by the host from which a round is disturbed, and the maximum number of such rounds of a
 /// case that are repeated.
 const DISTURBANCE: Duration = Duration::from_millis(20);
-const REPEATED: usize = 3;
+const MAX_REPEATED: usize = 3;
 /// The neighbour's requests per second.
 const PER_SECOND: f64 = 300.0;
 /// The factor by which the heap may exceed the rows of a case.
@@ -85,11 +85,11 @@ pub struct CaseMeasurement {
 /// written.
 pub async fn measure(target: &Arc<AttackTarget>, cases: &[AttackCase], writes: bool) -> Result<Vec<String>> {
     let started = Instant::now();
-    let before = resident(target).await?;
+    let before = resident_bytes(target).await?;
     let (mut rows, mut highest) = (Vec::new(), before);
     for case in cases {
-        let row = one(target, case).await.with_context(|| case.name)?;
-        highest = highest.max(resident(target).await?);
+        let row = measure_case(target, case).await.with_context(|| case.name)?;
+        highest = highest.max(resident_bytes(target).await?);
         let added = added_ms(&row);
         anstream::println!(
             "{:<70} p99 {:>6.2} ms, {:+.2} ms; heap {:>9} of {:>9} bytes; {} long polls; {} rounds repeated",
@@ -103,22 +103,25 @@ pub async fn measure(target: &Arc<AttackTarget>, cases: &[AttackCase], writes: b
         );
         rows.push(row);
     }
-    let wrong = rows.iter().flat_map(complaints).collect();
+    let wrong = rows.iter().flat_map(row_violations).collect();
     if writes {
-        let is_whole = rows.len() == all().len();
-        let rows = if is_whole { rows } else { updated(scoreboard::earlier_rows("hostile")?, rows) };
-        scoreboard::rows("hostile", &rows)?;
+        let is_whole = rows.len() == all_cases().len();
+        let rows = if is_whole { rows } else { merge_rows(scoreboard::earlier_rows("hostile")?, rows) };
+        scoreboard::write_rows("hostile", &rows)?;
         scoreboard::record(scores(&rows))?;
         // Only a run of all cases has these.
         if is_whole {
-            scoreboard::record([growth(highest.saturating_sub(before)), minutes(started.elapsed())])?;
+            scoreboard::record([
+                growth_score(highest.saturating_sub(before)),
+                minutes_score(started.elapsed()),
+            ])?;
         }
     }
     Ok(wrong)
 }
 
 /// Replaces rows of earlier runs by those of the same cases.
-fn updated(mut earlier: Vec<CaseMeasurement>, rows: Vec<CaseMeasurement>) -> Vec<CaseMeasurement> {
+fn merge_rows(mut earlier: Vec<CaseMeasurement>, rows: Vec<CaseMeasurement>) -> Vec<CaseMeasurement> {
     for row in rows {
         match earlier.iter_mut().find(|other| other.case == row.case) {
             Some(other) => *other = row,
@@ -129,7 +132,7 @@ fn updated(mut earlier: Vec<CaseMeasurement>, rows: Vec<CaseMeasurement>) -> Vec
 }
 
 /// Returns the violated rules of a row, except those about time.
-fn complaints(row: &CaseMeasurement) -> Vec<String> {
+fn row_violations(row: &CaseMeasurement) -> Vec<String> {
     let mut complaints = Vec::new();
     if row.failed > 0 {
         complaints.push(format!("{}: ended in an unexpected way {} times", row.case, row.failed));
@@ -144,7 +147,7 @@ fn complaints(row: &CaseMeasurement) -> Vec<String> {
     complaints
 }
 
-async fn one(target: &Arc<AttackTarget>, case: &AttackCase) -> Result<CaseMeasurement> {
+async fn measure_case(target: &Arc<AttackTarget>, case: &AttackCase) -> Result<CaseMeasurement> {
     let rows = case.holds.iter().chain(&[("request", 16)]);
     let allowed = rows.map(|(row, times)| {
         let bound = BOUNDS.iter().find(|bound| bound.name == *row).map_or(0, |bound| bound.bytes);
@@ -165,12 +168,12 @@ async fn one(target: &Arc<AttackTarget>, case: &AttackCase) -> Result<CaseMeasur
     };
     while row.meanwhile_p99_ms.len() < ROUNDS {
         let start = ProcessorMoment::now()?;
-        let (alone, refused) = neighbour(target, ROUND / 3).await?;
+        let (alone, refused) = neighbour_p99(target, ROUND / 3).await?;
         row.refused += refused;
-        let before = page(target).await?;
+        let before = metrics_page(target).await?;
         let meanwhile = tokio::spawn({
             let target = Arc::clone(target);
-            async move { neighbour(&target, ROUND).await }
+            async move { neighbour_p99(&target, ROUND).await }
         });
         let (end, mut played) = (Instant::now() + ROUND, 0);
         while Instant::now() < end {
@@ -178,17 +181,18 @@ async fn one(target: &Arc<AttackTarget>, case: &AttackCase) -> Result<CaseMeasur
             // The attack runs on a worker thread, because this thread started the gateway and has the same
             // priority as it.
             let ending = tokio::spawn((case.attack)(Arc::clone(target))).await??;
-            row.failed += usize::from(!is_right(case, &ending));
+            row.failed += usize::from(!is_allowed(case, &ending));
         }
         let (p99, refused) = meanwhile.await??;
         row.refused += refused;
-        let after = page(target).await?;
+        let after = metrics_page(target).await?;
         if after.contains("orfa_heap_bytes") {
-            let (live, peak) = (sum(&before, "orfa_heap_bytes"), sum(&after, "orfa_heap_peak_bytes"));
+            let (live, peak) =
+                (sum_family(&before, "orfa_heap_bytes"), sum_family(&after, "orfa_heap_peak_bytes"));
             row.heap_bytes = row.heap_bytes.max(Some(peak.saturating_sub(live)));
         }
         let long = long_polls(&after).saturating_sub(long_polls(&before));
-        if start.taken_until_now()? >= DISTURBANCE && row.repeated < REPEATED {
+        if start.stolen_time_until_now()? >= DISTURBANCE && row.repeated < MAX_REPEATED {
             row.repeated += 1;
             row.long_polls_in_repeated += long;
             continue;
@@ -202,23 +206,24 @@ async fn one(target: &Arc<AttackTarget>, case: &AttackCase) -> Result<CaseMeasur
 }
 
 /// Whether a case ended as allowed. Repeated cases may also be refused for their rate.
-fn is_right(case: &AttackCase, ending: &AttackEnding) -> bool {
+fn is_allowed(case: &AttackCase, ending: &AttackEnding) -> bool {
     case.endings.contains(ending) || matches!(ending, AttackEnding::Problem(429, _))
 }
 
 /// Returns the number of long polls so far, without TLS handshakes, whose number is limited.
 fn long_polls(page: &str) -> u64 {
-    sum(page, "orfa_long_polls_total").saturating_sub(sum(page, "orfa_long_polls_total{where=\"handshake\"}"))
+    sum_family(page, "orfa_long_polls_total")
+        .saturating_sub(sum_family(page, "orfa_long_polls_total{where=\"handshake\"}"))
 }
 
 /// Returns the neighbour's p99 in milliseconds, and the number of its requests without an answer of status
 /// 200.
-async fn neighbour(target: &AttackTarget, time: Duration) -> Result<(f64, usize)> {
+async fn neighbour_p99(target: &AttackTarget, time: Duration) -> Result<(f64, usize)> {
     let address = target.gateway.address;
     let (tell, told) = oneshot::channel();
     std::thread::spawn(move || {
-        go_first();
-        let _ = tell.send(measured(address, time));
+        raise_priority();
+        let _ = tell.send(offer_neighbour_load(address, time));
     });
     let answered = told.await.context("the neighbour's thread ended")??;
     let times: Vec<f64> = answered.iter().map(|one| one.ms).collect();
@@ -227,18 +232,18 @@ async fn neighbour(target: &AttackTarget, time: Duration) -> Result<(f64, usize)
 }
 
 /// Sends the neighbour's load and returns the results.
-fn measured(address: SocketAddr, time: Duration) -> Result<Vec<OpenLoopOutcome>> {
+fn offer_neighbour_load(address: SocketAddr, time: Duration) -> Result<Vec<OpenLoopOutcome>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let turn = Cell::new(0_usize);
     runtime.block_on(offer(address, PER_SECOND, time, || {
         turn.set(turn.get() + 1);
-        request(turn.get())
+        neighbour_request(turn.get())
     }))
 }
 
 /// Returns the neighbour's requests in turn: a cached program, a proxied call and a document with a cached
 /// plan.
-fn request(turn: usize) -> Result<Request<Full<Bytes>>> {
+fn neighbour_request(turn: usize) -> Result<Request<Full<Bytes>>> {
     let (method, path, media_type, body) = match turn % 3 {
         0 => ("POST", "/query", "text/javascript", "export default () => 1"),
         1 => ("GET", "/calm/json?n=1", "", ""),
@@ -249,13 +254,13 @@ fn request(turn: usize) -> Result<Request<Full<Bytes>>> {
     Ok(request.body(Full::from(body))?)
 }
 
-async fn page(target: &AttackTarget) -> Result<String> {
-    let page = http::request("GET", &format!("{}/metrics", target.admin), &[], "").await;
+async fn metrics_page(target: &AttackTarget) -> Result<String> {
+    let page = http::request("GET", &format!("{}/metrics", target.admin_url), &[], "").await;
     Ok(page.map_err(anyhow::Error::from_boxed)?.text())
 }
 
-async fn resident(target: &AttackTarget) -> Result<u64> {
-    Ok(sum(&page(target).await?, "process_resident_memory_bytes"))
+async fn resident_bytes(target: &AttackTarget) -> Result<u64> {
+    Ok(sum_family(&metrics_page(target).await?, "process_resident_memory_bytes"))
 }
 
 fn added_ms(row: &CaseMeasurement) -> Vec<f64> {
@@ -264,17 +269,17 @@ fn added_ms(row: &CaseMeasurement) -> Vec<f64> {
 
 fn scores(rows: &[CaseMeasurement]) -> Vec<(String, HeadlineScore)> {
     let of = |area: &str| rows.iter().filter(|row| row.case.contains(area)).collect::<Vec<_>>();
-    let wrong = rows.iter().flat_map(complaints).count();
+    let wrong = rows.iter().flat_map(row_violations).count();
     vec![
-        worst("graphql.hostile_p99_added_ms", &of("graphql/")),
-        worst("http2.zero_window_p99_added_ms", &of("not taken")),
-        worst("hostile.p99_added_ms.worst", &of("")),
-        plain("hostile.cases", rows.len() as f64, "cases", BetterDirection::Higher, 120.0, "none"),
-        plain("hostile.failed", wrong as f64, "cases", BetterDirection::Lower, 0.0, "none"),
+        worst_score("graphql.hostile_p99_added_ms", &of("graphql/")),
+        worst_score("http2.zero_window_p99_added_ms", &of("not taken")),
+        worst_score("hostile.p99_added_ms.worst", &of("")),
+        build_score("hostile.cases", rows.len() as f64, "cases", BetterDirection::Higher, 120.0, "none"),
+        build_score("hostile.failed", wrong as f64, "cases", BetterDirection::Lower, 0.0, "none"),
     ]
 }
 
-fn plain(
+fn build_score(
     name: &str,
     value: f64,
     unit: &str,
@@ -287,18 +292,25 @@ fn plain(
 }
 
 /// Returns the score for the growth of the resident memory in bytes.
-fn growth(bytes: u64) -> (String, HeadlineScore) {
+fn growth_score(bytes: u64) -> (String, HeadlineScore) {
     let against = "the gateway before the suite";
-    plain("gateway.hostile_rss_growth_mb", bytes as f64 / 1e6, "MB", BetterDirection::Lower, 200.0, against)
+    build_score(
+        "gateway.hostile_rss_growth_mb",
+        bytes as f64 / 1e6,
+        "MB",
+        BetterDirection::Lower,
+        200.0,
+        against,
+    )
 }
 
 /// Returns the score for the total time.
-fn minutes(took: Duration) -> (String, HeadlineScore) {
-    plain("ci.hostile.minutes", took.as_secs_f64() / 60.0, "min", BetterDirection::Lower, 90.0, "none")
+fn minutes_score(took: Duration) -> (String, HeadlineScore) {
+    build_score("ci.hostile.minutes", took.as_secs_f64() / 60.0, "min", BetterDirection::Lower, 90.0, "none")
 }
 
 /// Returns the worst result of some cases, each by the median of its rounds.
-fn worst(name: &str, rows: &[&CaseMeasurement]) -> (String, HeadlineScore) {
+fn worst_score(name: &str, rows: &[&CaseMeasurement]) -> (String, HeadlineScore) {
     let worst = rows.iter().map(|row| added_ms(row)).max_by(|a, b| median(a).total_cmp(&median(b)));
     let added = worst.unwrap_or_default();
     let against =

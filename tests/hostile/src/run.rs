@@ -10,13 +10,13 @@ use crate::counters::ReturningCounters;
 use crate::target::AttackTarget;
 
 /// The number of cases played at once when nothing is measured; many of them wait for a limit.
-const AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 
 /// The result of a case; an error describes the problem.
 pub type AttackVerdict = std::result::Result<AttackEnding, String>;
 
 /// Plays one case and checks its ending.
-pub async fn play(target: &Arc<AttackTarget>, case: &AttackCase) -> AttackVerdict {
+pub async fn play_case(target: &Arc<AttackTarget>, case: &AttackCase) -> AttackVerdict {
     let ending = (case.attack)(Arc::clone(target)).await.map_err(|error| format!("{error:#}"))?;
     if case.endings.contains(&ending) {
         return Ok(ending);
@@ -40,14 +40,14 @@ pub struct SuiteReport {
 /// # Errors
 /// When the admin listener does not answer before the first case.
 pub async fn play_all(target: &Arc<AttackTarget>, cases: &[AttackCase]) -> Result<SuiteReport> {
-    ReturningCounters::settled(&target.admin).await?;
-    let played = stream::iter(cases).map(|case| play(target, case)).buffered(AT_ONCE);
+    ReturningCounters::wait_until_idle(&target.admin_url).await?;
+    let played = stream::iter(cases).map(|case| play_case(target, case)).buffered(CONCURRENCY);
     let verdicts = played.collect().await;
     let mut aftermath = Vec::new();
-    if let Err(error) = target.still_serves().await {
+    if let Err(error) = target.check_serving().await {
         aftermath.push(format!("{error:#}"));
     }
-    if let Err(error) = ReturningCounters::settled(&target.admin).await {
+    if let Err(error) = ReturningCounters::wait_until_idle(&target.admin_url).await {
         aftermath.push(format!("{error:#}"));
     }
     let log = target.gateway.log_lines();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use benches::open::go_first;
+use benches::open_loop::raise_priority;
 use bytes::Bytes;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
@@ -34,20 +34,20 @@ pub struct AttackTarget {
     /// The neighbour's service.
     _calm: CalmService,
     /// The URL of the admin listener: `http://127.0.0.1:PORT`.
-    pub admin: String,
+    pub admin_url: String,
     /// The address of the TLS port.
-    pub secure: SocketAddr,
+    pub tls_address: SocketAddr,
     certificate: CertificateDer<'static>,
     /// The time at which the next connection may be opened: see [`Self::pace`].
-    next: Mutex<Instant>,
+    next_connection: Mutex<Instant>,
 }
 
 /// The neighbour's credentials; attacks must not affect its requests.
 pub(crate) const NEIGHBOUR: (&str, &str) = ("x-api-key", "neighbour-of-the-suite");
 /// The least time between connections, nine tenths of the default rate of new connections of an address, and
 /// the time whose connections may be opened at once after a pause.
-const BETWEEN: Duration = Duration::from_micros(555);
-const SAVED: Duration = Duration::from_secs(1);
+const CONNECTION_INTERVAL: Duration = Duration::from_micros(555);
+const CONNECTION_BURST: Duration = Duration::from_secs(1);
 /// The config and its files.
 const CONFIG: &str = include_str!("../world/orfa.yaml");
 const FILES: [(&str, &str); 9] = [
@@ -75,7 +75,7 @@ impl CalmService {
         let (tell, told) = std::sync::mpsc::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::spawn(move || {
-            go_first();
+            raise_priority();
             runtime.block_on(async move {
                 let service = misbehaving_upstream::start().await;
                 let _ = tell.send(service.url());
@@ -88,7 +88,7 @@ impl CalmService {
 
 /// The config of debug builds, which take ten to fifty times as long: they would shed the suite's own load,
 /// and one client's programs would use up the time to compile.
-const DEBUG: &str = "shed: { delay: 5s }\nruntime: { compile_time: 5s }\n";
+const DEBUG_CONFIG: &str = "shed: { delay: 5s }\nruntime: { compile_time: 5s }\n";
 
 impl AttackTarget {
     /// Starts the services and a gateway in front of them.
@@ -110,27 +110,27 @@ impl AttackTarget {
             .replace("{calm}", &calm.url)
             .replace("{filter}", &filter.display().to_string())
             .replace("{reads}", &reads.display().to_string())
-            + if cfg!(debug_assertions) { DEBUG } else { "" };
+            + if cfg!(debug_assertions) { DEBUG_CONFIG } else { "" };
         let (pem, key_pem) = (certificate.pem(), key.serialize_pem());
         let files: Vec<(&str, &str)> =
             FILES.into_iter().chain([("tls.crt", &*pem), ("tls.key", &*key_pem)]).collect();
         let gateway = GatewayProcess::start_with(binary, &config, &files).await;
         // The gateway has read the filters and does not read them again.
         std::fs::remove_dir_all(&folder)?;
-        let admin = address(&gateway, |line| line.contains("admin listening")).await?;
+        let admin = logged_address(&gateway, |line| line.contains("admin listening")).await?;
         let clear = gateway.address.to_string();
         let secure =
-            address(&gateway, |line| line.contains("\"listening\"") && !line.contains(&clear)).await?;
+            logged_address(&gateway, |line| line.contains("\"listening\"") && !line.contains(&clear)).await?;
         let target = Self {
-            admin: format!("http://{admin}"),
-            secure,
+            admin_url: format!("http://{admin}"),
+            tls_address: secure,
             certificate: certificate.der().clone(),
             gateway,
             upstream,
             _calm: calm,
-            next: Mutex::new(Instant::now()),
+            next_connection: Mutex::new(Instant::now()),
         };
-        let url = format!("{}/readyz", target.admin);
+        let url = format!("{}/readyz", target.admin_url);
         with_timeout("a gateway that is ready", async {
             while http::request("GET", &url, &[], "").await.is_ok_and(|answer| answer.status != 200) {}
         })
@@ -143,9 +143,10 @@ impl AttackTarget {
     /// through.
     async fn pace(&self) {
         let due = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-            let due = Instant::now().checked_sub(SAVED).map_or(*next, |earliest| earliest.max(*next));
-            *next = due + BETWEEN;
+            let mut next = self.next_connection.lock().unwrap_or_else(PoisonError::into_inner);
+            let due =
+                Instant::now().checked_sub(CONNECTION_BURST).map_or(*next, |earliest| earliest.max(*next));
+            *next = due + CONNECTION_INTERVAL;
             due
         };
         tokio::time::sleep_until(due.into()).await;
@@ -166,9 +167,9 @@ impl AttackTarget {
     ///
     /// # Errors
     /// When the gateway does not accept the connection.
-    pub async fn connect_secure(&self) -> Result<TcpStream> {
+    pub async fn connect_tls_port(&self) -> Result<TcpStream> {
         self.pace().await;
-        Ok(TcpStream::connect(self.secure).await?)
+        Ok(TcpStream::connect(self.tls_address).await?)
     }
 
     /// Opens a TLS connection that offers these protocols by ALPN.
@@ -180,7 +181,7 @@ impl AttackTarget {
         roots.add(self.certificate.clone())?;
         let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-        let stream = self.connect_secure().await?;
+        let stream = self.connect_tls_port().await?;
         let name = ServerName::try_from("localhost").context("a name")?;
         Ok(TlsConnector::from(Arc::new(config)).connect(name, stream).await?)
     }
@@ -189,7 +190,7 @@ impl AttackTarget {
     ///
     /// # Errors
     /// When no answer arrives.
-    pub async fn ask(
+    pub async fn send(
         &self,
         method: &str,
         path: &str,
@@ -205,15 +206,15 @@ impl AttackTarget {
     ///
     /// # Errors
     /// When the exchange is impossible.
-    pub async fn ending(
+    pub async fn request_ending(
         &self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Result<AttackEnding> {
-        Ok(match self.ask(method, path, headers, body).await {
-            Ok(answer) => AttackEnding::of(&answer),
+        Ok(match self.send(method, path, headers, body).await {
+            Ok(answer) => AttackEnding::from_response(&answer),
             Err(_) => AttackEnding::Closed,
         })
     }
@@ -224,7 +225,7 @@ impl AttackTarget {
     /// When the exchange is impossible.
     pub async fn graphql(&self, path: &str, document: &str, variables: Value) -> Result<AttackEnding> {
         let body = json!({ "query": document, "variables": variables }).to_string();
-        self.ending("POST", path, &[("content-type", "application/json")], body).await
+        self.request_ending("POST", path, &[("content-type", "application/json")], body).await
     }
 
     /// Sends a JavaScript program and returns how the gateway ends it.
@@ -232,7 +233,7 @@ impl AttackTarget {
     /// # Errors
     /// When the exchange is impossible.
     pub async fn program(&self, source: &str) -> Result<AttackEnding> {
-        self.ending("POST", "/query", &[("content-type", "text/javascript")], source.to_owned()).await
+        self.request_ending("POST", "/query", &[("content-type", "text/javascript")], source.to_owned()).await
     }
 
     /// Sends a WebAssembly program and returns how the gateway ends it.
@@ -248,26 +249,26 @@ impl AttackTarget {
     /// # Errors
     /// When the exchange is impossible.
     pub async fn module_at(&self, path: &str, module: Vec<u8>) -> Result<AttackEnding> {
-        self.ending("POST", path, &[("content-type", "application/wasm")], module).await
+        self.request_ending("POST", path, &[("content-type", "application/wasm")], module).await
     }
 
     /// Sends raw bytes over HTTP/1.1. Returns the ending of the first answer, and all bytes received.
     ///
     /// # Errors
     /// When the connection fails.
-    pub async fn raw(&self, bytes: &[u8]) -> Result<(AttackEnding, String)> {
+    pub async fn send_raw(&self, bytes: &[u8]) -> Result<(AttackEnding, String)> {
         let mut stream = self.connect().await?;
         // A gateway that refuses early may close the connection during the write.
         let _ = stream.write_all(bytes).await;
         let text = wire::read_all(&mut stream).await;
-        Ok((wire::ending(&text), text))
+        Ok((wire::response_ending(&text), text))
     }
 
     /// Checks that every kind of route still answers the neighbour correctly.
     ///
     /// # Errors
     /// When a route does not.
-    pub async fn still_serves(&self) -> Result<()> {
+    pub async fn check_serving(&self) -> Result<()> {
         let key = NEIGHBOUR;
         let json = ("content-type", "application/json");
         for (method, path, headers, body) in [
@@ -284,8 +285,8 @@ impl AttackTarget {
                 "export default () => 1".to_owned(),
             ),
         ] {
-            let answer = self.ask(method, path, &headers, body).await?;
-            let ending = AttackEnding::of(&answer);
+            let answer = self.send(method, path, &headers, body).await?;
+            let ending = AttackEnding::from_response(&answer);
             anyhow::ensure!(
                 ending == AttackEnding::Answer(200),
                 "{method} {path} ends with {ending}: {}",
@@ -297,7 +298,7 @@ impl AttackTarget {
 }
 
 /// Returns the address in the first log line that matches.
-async fn address(gateway: &GatewayProcess, wanted: impl Fn(&str) -> bool) -> Result<SocketAddr> {
+async fn logged_address(gateway: &GatewayProcess, wanted: impl Fn(&str) -> bool) -> Result<SocketAddr> {
     let line = gateway.wait_for_log(wanted).await.context("the log ended")?;
     let line: Value = serde_json::from_str(&line)?;
     let fields = line.get("fields").unwrap_or(&line);

@@ -14,7 +14,7 @@ pub(crate) async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {
 }
 
 /// Returns the ending of a request by the first response of the connection.
-pub(crate) fn ending(text: &str) -> AttackEnding {
+pub(crate) fn response_ending(text: &str) -> AttackEnding {
     let Some(status) = text.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()) else {
         return AttackEnding::Closed;
     };
@@ -27,7 +27,7 @@ pub(crate) fn ending(text: &str) -> AttackEnding {
 }
 
 /// Returns the number of responses on a connection.
-pub(crate) fn answers(text: &str) -> usize {
+pub(crate) fn count_responses(text: &str) -> usize {
     text.matches("HTTP/1.1 ").count()
 }
 
@@ -39,12 +39,12 @@ mod tests {
     fn reads_the_ending_off_the_first_answer() {
         let problem =
             "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n\r\n{\"code\":\"x\"}";
-        assert_eq!(ending(problem), AttackEnding::problem(400, "x"));
+        assert_eq!(response_ending(problem), AttackEnding::problem(400, "x"));
         assert_eq!(
-            ending("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"),
+            response_ending("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"),
             AttackEnding::Answer(200)
         );
-        assert_eq!(ending("what?"), AttackEnding::Closed);
-        assert_eq!(answers("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), 2);
+        assert_eq!(response_ending("what?"), AttackEnding::Closed);
+        assert_eq!(count_responses("HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 404 Not Found\r\n\r\n"), 2);
     }
 }

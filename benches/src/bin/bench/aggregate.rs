@@ -17,7 +17,7 @@ use crate::BenchTools;
 use crate::progress::BenchProgress;
 
 /// The approximate duration of the whole bench.
-const TAKES: Duration = Duration::from_secs(95);
+const EXPECTED_DURATION: Duration = Duration::from_secs(95);
 /// The marketplace's aggregates with the paths of their routes here.
 const ROUTES: [(&str, &str); 5] =
     [("q1", "/q1"), ("q2", "/q2/{id}"), ("q3", "/q3"), ("q4", "/q4"), ("q5", "/q5")];
@@ -30,13 +30,13 @@ enum AggregateBenchRow {
 }
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
-    let progress = BenchProgress::new(tools, tools.time(TAKES));
+    let progress = BenchProgress::new(tools, tools.round_time(EXPECTED_DURATION));
     let (joins, mut scores) = joins::run(tools, &progress)?;
     let (large, memory) = large::run(tools, &progress)?;
     let rows =
         joins.into_iter().map(AggregateBenchRow::Join).chain(large.into_iter().map(AggregateBenchRow::Large));
     scores.push(memory);
-    tools.results("aggregate", &rows.collect::<Vec<_>>(), scores)
+    tools.write_results("aggregate", &rows.collect::<Vec<_>>(), scores)
 }
 
 /// The config of a gateway with the marketplace's aggregates, for services at these addresses in the order of
@@ -51,12 +51,14 @@ fn config(services: [SocketAddr; 3]) -> String {
 
 /// The config of the aggregates' routes.
 pub(crate) fn routes() -> String {
-    let route = |(name, path)| format!("  - {{ path: '{path}', aggregate: '{}' }}\n", file(name).display());
+    let route = |(name, path)| {
+        format!("  - {{ path: '{path}', aggregate: '{}' }}\n", declaration_file(name).display())
+    };
     ROUTES.map(route).concat()
 }
 
 /// The file of a declaration.
-fn file(name: &str) -> PathBuf {
+fn declaration_file(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace/aggregates");
     folder.join(name).with_extension("yaml")
 }

@@ -3,8 +3,8 @@
 //! next to graphql-crunch and graphql-deduplicator; the time that Node takes to read it; and the paper's
 //! table over a slow line.
 
+mod distant_client;
 mod history;
-mod line;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,24 +17,24 @@ use bytes::Bytes;
 use dedup::{DedupForm, DedupLimits};
 use serde::Serialize;
 
-use crate::process::{SERVER_CORE, pinned};
+use crate::process::{SERVER_CORE, pinned_command};
 use crate::progress::BenchProgress;
 use crate::{BenchTools, rivals};
 
 /// The approximate duration of the whole bench.
-const TAKES: Duration = Duration::from_secs(120);
+const EXPECTED_DURATION: Duration = Duration::from_secs(120);
 /// The numbers of nodes and authors.
 const HISTORIES: [(usize, usize); 7] =
     [(10, 1), (50, 1), (100, 1), (10, 10), (50, 10), (100, 10), (100, 100)];
 const ROUNDS: usize = 11;
 /// The number of times that a text is encoded. The fastest one counts.
-const ENCODED: usize = 200;
+const ENCODE_RUNS: usize = 200;
 
 #[derive(Serialize)]
 #[serde(untagged)]
 enum DedupRow {
     Text(HistoryFigures),
-    Cell(line::VariantResults),
+    Cell(distant_client::VariantResults),
 }
 
 /// The sizes in bytes and times in microseconds of a history.
@@ -56,51 +56,53 @@ struct HistoryFigures {
 type ReaderRounds = BTreeMap<String, Vec<f64>>;
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
-    let Some(rival) = rivals::present(tools, "dedup") else { return Ok(()) };
-    let progress = BenchProgress::new(tools, tools.time(TAKES));
+    let Some(rival) = rivals::installed_path(tools, "dedup") else { return Ok(()) };
+    let progress = BenchProgress::new(tools, tools.round_time(EXPECTED_DURATION));
     let folder = tempfile::tempdir()?;
     let mut texts = HISTORIES
-        .map(|(nodes, authors)| text(folder.path(), nodes, authors))
+        .map(|(nodes, authors)| write_history(folder.path(), nodes, authors))
         .into_iter()
         .collect::<Result<Vec<_>>>()?;
-    let mut told = read(&rival, folder.path(), tools.rounds(ROUNDS))?;
+    let mut told = measure_readers(&rival, folder.path(), tools.rounds(ROUNDS))?;
     for text in &mut texts {
-        let name = name(text.nodes, text.authors);
+        let name = history_name(text.nodes, text.authors);
         text.rounds = told.remove(&name).with_context(|| format!("Node reported no times of {name}"))?;
         text.read_us = text.rounds.iter().map(|(way, times)| (way.clone(), median(times))).collect();
         for rival in ["crunch", "deduplicator"] {
-            text.bytes.insert(rival, std::fs::metadata(file(folder.path(), &name, rival))?.len() as usize);
+            text.bytes
+                .insert(rival, std::fs::metadata(history_file(folder.path(), &name, rival))?.len() as usize);
         }
-        progress.say(&said(text));
+        progress.report(&describe_history(text));
     }
     let scores = scores(&texts)?;
-    let cells = line::run(tools, folder.path(), &texts, &progress)?;
+    let cells = distant_client::run(tools, folder.path(), &texts, &progress)?;
     let rows: Vec<DedupRow> =
         texts.into_iter().map(DedupRow::Text).chain(cells.into_iter().map(DedupRow::Cell)).collect();
-    tools.results("dedup", &rows, scores)
+    tools.write_results("dedup", &rows, scores)
 }
 
-fn name(nodes: usize, authors: usize) -> String {
+fn history_name(nodes: usize, authors: usize) -> String {
     format!("{nodes}-{authors}")
 }
 
-fn file(folder: &Path, name: &str, form: &str) -> PathBuf {
+fn history_file(folder: &Path, name: &str, form: &str) -> PathBuf {
     folder.join(format!("{name}.{form}.json"))
 }
 
 /// Writes a history in its plain form and, if that is smaller, deduplicated.
-fn text(folder: &Path, nodes: usize, authors: usize) -> Result<HistoryFigures> {
-    let (name, plain) = (name(nodes, authors), Bytes::from(history::history(nodes, authors).to_string()));
-    std::fs::write(file(folder, &name, "plain"), &plain)?;
+fn write_history(folder: &Path, nodes: usize, authors: usize) -> Result<HistoryFigures> {
+    let (name, plain) =
+        (history_name(nodes, authors), Bytes::from(history::history(nodes, authors).to_string()));
+    std::fs::write(history_file(folder, &name, "plain"), &plain)?;
     let mut encode_us = f64::INFINITY;
     let mut wire = None;
-    for _ in 0..ENCODED {
+    for _ in 0..ENCODE_RUNS {
         let begun = Instant::now();
         wire = dedup::encode_text(&plain, DedupForm::GraphQl, &DedupLimits::default())?;
         encode_us = encode_us.min(begun.elapsed().as_secs_f64() * 1e6);
     }
     if let Some(wire) = &wire {
-        std::fs::write(file(folder, &name, "dedup"), wire)?;
+        std::fs::write(history_file(folder, &name, "dedup"), wire)?;
     }
     let bytes = [("plain", plain.len()), ("dedup", wire.map_or(plain.len(), |wire| wire.len()))].into();
     Ok(HistoryFigures {
@@ -114,15 +116,15 @@ fn text(folder: &Path, nodes: usize, authors: usize) -> Result<HistoryFigures> {
 }
 
 /// The time that Node takes to read each history in each form.
-fn read(rival: &Path, folder: &Path, rounds: usize) -> Result<BTreeMap<String, ReaderRounds>> {
+fn measure_readers(rival: &Path, folder: &Path, rounds: usize) -> Result<BTreeMap<String, ReaderRounds>> {
     let decoder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/javascript/dedup.js");
-    let mut node = pinned(SERVER_CORE, Path::new("node"));
+    let mut node = pinned_command(SERVER_CORE, Path::new("node"));
     let output = node.arg(rival).arg(folder).arg(decoder).arg(rounds.to_string()).output()?;
     ensure!(output.status.success(), "node: {}", String::from_utf8_lossy(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-fn said(text: &HistoryFigures) -> String {
+fn describe_history(text: &HistoryFigures) -> String {
     let bytes = |form| text.bytes.get(form).copied().unwrap_or_default();
     let time = |way: &str| text.read_us.get(way).copied().unwrap_or_default();
     format!(
@@ -177,7 +179,7 @@ fn scores(texts: &[HistoryFigures]) -> Result<Vec<(String, HeadlineScore)>> {
     ];
     // The paper's histories have one author. Those with ten are in the rows only.
     for text in texts.iter().filter(|text| text.authors == 1 && text.nodes >= 50) {
-        let times = ratio(&text.rounds, "dedup", "plain").context("no times")?;
+        let times = rounds_ratio(&text.rounds, "dedup", "plain").context("no times")?;
         let name = format!("dedup.decode_vs_parse.{}", text.nodes);
         scores.push((name, score(times, 0.5, "JSON.parse of the plain text, in Node, in CPU time")));
     }
@@ -185,7 +187,7 @@ fn scores(texts: &[HistoryFigures]) -> Result<Vec<(String, HeadlineScore)>> {
 }
 
 /// The median and the spread of the ratio of two readers' times, by round.
-fn ratio(rounds: &ReaderRounds, one: &str, other: &str) -> Option<(f64, f64)> {
+fn rounds_ratio(rounds: &ReaderRounds, one: &str, other: &str) -> Option<(f64, f64)> {
     let ratios: Vec<f64> =
         rounds.get(one)?.iter().zip(rounds.get(other)?).map(|(one, other)| one / other).collect();
     Some((median(&ratios), spread(&ratios)))

@@ -19,7 +19,7 @@ use crate::load::{LoadRound, RepeatedRequests, load};
 use crate::process::{SERVER_CORE, ServerProcess};
 use crate::progress::BenchProgress;
 use crate::rivals::{ClientProtocol, RivalProxy, RivalTreatment};
-use crate::{BenchTools, reload, say};
+use crate::{BenchTools, print_line, reload};
 
 /// Many short rounds: the added cost is the difference of two large figures, which other processes on the
 /// machine affect.
@@ -90,9 +90,9 @@ struct ModulePaths {
 }
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
-    let modules = ModulePaths::make()?;
+    let modules = ModulePaths::build()?;
     let proxies: Vec<RivalProxy> =
-        RivalProxy::present(tools).into_iter().filter(|proxy| *proxy != RivalProxy::Nginx).collect();
+        RivalProxy::installed(tools).into_iter().filter(|proxy| *proxy != RivalProxy::Nginx).collect();
     let cases = [
         FilterTreatment::Plain,
         FilterTreatment::Header,
@@ -102,12 +102,12 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     ];
     let all = (proxies.len() * cases.len()) as u32;
     let progress =
-        BenchProgress::new(tools, (tools.time(ROUND) * tools.rounds(ROUNDS) as u32 + WARM_UP) * all);
-    let upstream = ServerProcess::upstream(&tools.upstream)?;
+        BenchProgress::new(tools, (tools.round_time(ROUND) * tools.rounds(ROUNDS) as u32 + WARM_UP) * all);
+    let upstream = ServerProcess::start_upstream(&tools.upstream)?;
     let mut servers = Vec::new();
     for proxy in &proxies {
         for case in cases {
-            let Some(filter) = modules.filter(case) else { continue };
+            let Some(filter) = modules.filter_for(case) else { continue };
             let server = proxy.start_with(tools, upstream.address, ClientProtocol::Http1, filter)?;
             load(&server, case.load(), WARM_UP).with_context(|| format!("{} ({case:?})", proxy.name()))?;
             servers.push((proxy.name(), case, server));
@@ -116,9 +116,9 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let mut rows = Vec::new();
     for round in 0..tools.rounds(ROUNDS) {
         for (server, case, running) in &servers {
-            let LoadRound { per_second, cpu_us, .. } = load(running, case.load(), tools.time(ROUND))?;
+            let LoadRound { per_second, cpu_us, .. } = load(running, case.load(), tools.round_time(ROUND))?;
             let case = format!("{case:?}").to_lowercase();
-            progress.say(&format!("{case:<10} {server:<5} {cpu_us:>6.2} us, {per_second:>6.0} a s"));
+            progress.report(&format!("{case:<10} {server:<5} {cpu_us:>6.2} us, {per_second:>6.0} a s"));
             rows.push(FilterRow::Busy {
                 server,
                 case,
@@ -130,13 +130,13 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
         }
     }
     drop(servers);
-    let memory = memory(tools, &modules, &upstream)?;
+    let memory = measure_memory(tools, &modules, &upstream)?;
     let mut scores = scores(&rows, &proxies);
     scores.extend(memory.1);
     rows.extend(memory.0);
-    let reloads = reload::filtered(tools, &modules.name)?;
+    let reloads = reload::measure_filter_reloads(tools, &modules.name)?;
     let reload::FilterReloads { times, requests, failed_or_mixed, growth_mb } = reloads;
-    scores.push(lower(
+    scores.push(lower_is_better(
         "reload.failed",
         failed_or_mixed as f64,
         "requests",
@@ -144,11 +144,11 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
         format!("{requests} requests over {times} reloads; the second half of them added {growth_mb:.1} MB"),
     ));
     rows.push(FilterRow::Reloads { times, requests, failed_or_mixed, growth_mb });
-    tools.results("filter", &rows, scores)
+    tools.write_results("filter", &rows, scores)
 }
 
 impl ModulePaths {
-    fn make() -> Result<Self> {
+    fn build() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let text = |name: &str| -> Result<PathBuf> {
             let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(format!("{name}.wat"));
@@ -167,14 +167,14 @@ impl ModulePaths {
             .status();
         let is_built = built.is_ok_and(|status| status.success());
         if !is_built {
-            say("  examples/fault-injection can't be built with Go: its row is left out");
+            print_line("  examples/fault-injection can't be built with Go: its row is left out");
         }
         let (header, fault, name) = (text("header")?, text("fault")?, text("name")?);
         Ok(Self { header, fault, name, fault_in_go: is_built.then_some(fault_in_go), _folder: folder })
     }
 
     /// The filter for a case; `None` if it is not available.
-    fn filter(&self, case: FilterTreatment) -> Option<RivalTreatment<'_>> {
+    fn filter_for(&self, case: FilterTreatment) -> Option<RivalTreatment<'_>> {
         /// The configuration of the example, as in APISIX.
         const CONF: &str = r#"{"http_status":503,"body":"fault injection","percentage":100}"#;
         match case {
@@ -190,7 +190,7 @@ impl ModulePaths {
 }
 
 /// CPU microseconds per request, by round.
-fn cost(rows: &[FilterRow], wanted: &str, of: FilterTreatment) -> Vec<f64> {
+fn cpu_cost(rows: &[FilterRow], wanted: &str, of: FilterTreatment) -> Vec<f64> {
     let of = format!("{of:?}").to_lowercase();
     let figure = |row: &FilterRow| match row {
         FilterRow::Busy { server, case, cpu_us, .. } if *server == wanted && *case == of => Some(*cpu_us),
@@ -200,8 +200,12 @@ fn cost(rows: &[FilterRow], wanted: &str, of: FilterTreatment) -> Vec<f64> {
 }
 
 /// The additional cost of one case over another, by round.
-fn added(rows: &[FilterRow], server: &str, more: FilterTreatment, less: FilterTreatment) -> Vec<f64> {
-    cost(rows, server, more).iter().zip(cost(rows, server, less)).map(|(more, less)| more - less).collect()
+fn added_cost(rows: &[FilterRow], server: &str, more: FilterTreatment, less: FilterTreatment) -> Vec<f64> {
+    cpu_cost(rows, server, more)
+        .iter()
+        .zip(cpu_cost(rows, server, less))
+        .map(|(more, less)| more - less)
+        .collect()
 }
 
 fn scores(rows: &[FilterRow], proxies: &[RivalProxy]) -> NamedHeadlines {
@@ -217,17 +221,17 @@ fn scores(rows: &[FilterRow], proxies: &[RivalProxy]) -> NamedHeadlines {
         };
         (format!("filter.{name}"), score)
     };
-    let header = added(rows, orfa, FilterTreatment::Header, FilterTreatment::Plain);
-    let local = added(rows, orfa, FilterTreatment::Fault, FilterTreatment::Native);
-    let plain = format!("a plain proxy at {:.1} us", median(&cost(rows, orfa, FilterTreatment::Plain)));
+    let header = added_cost(rows, orfa, FilterTreatment::Header, FilterTreatment::Plain);
+    let local = added_cost(rows, orfa, FilterTreatment::Fault, FilterTreatment::Native);
+    let plain = format!("a plain proxy at {:.1} us", median(&cpu_cost(rows, orfa, FilterTreatment::Plain)));
     let native =
-        format!("a response of its own at {:.1} us", median(&cost(rows, orfa, FilterTreatment::Native)));
+        format!("a response of its own at {:.1} us", median(&cpu_cost(rows, orfa, FilterTreatment::Native)));
     let mut scores = vec![
         score("header.added_us", &header, "us", BetterDirection::Lower, 4.0, plain),
         score("local.added_us", &local, "us", BetterDirection::Lower, 3.0, native),
     ];
     if proxies.contains(&RivalProxy::Envoy) {
-        let theirs = added(rows, envoy, FilterTreatment::Header, FilterTreatment::Plain);
+        let theirs = added_cost(rows, envoy, FilterTreatment::Header, FilterTreatment::Plain);
         // Uses the median, since the difference of a single round may be close to zero.
         let usual = median(&theirs);
         let ratios: Vec<f64> = header.iter().map(|ours| ours / usual).collect();
@@ -241,7 +245,7 @@ fn scores(rows: &[FilterRow], proxies: &[RivalProxy]) -> NamedHeadlines {
             against,
         ));
         let (ours, theirs) =
-            (cost(rows, orfa, FilterTreatment::Fault), cost(rows, envoy, FilterTreatment::Fault));
+            (cpu_cost(rows, orfa, FilterTreatment::Fault), cpu_cost(rows, envoy, FilterTreatment::Fault));
         let ratios: Vec<f64> = ours.iter().zip(&theirs).map(|(ours, theirs)| theirs / ours).collect();
         let against = format!("{:.0} a CPU second of Envoy with the same module", 1e6 / median(&theirs));
         scores.push(score(
@@ -257,7 +261,13 @@ fn scores(rows: &[FilterRow], proxies: &[RivalProxy]) -> NamedHeadlines {
 }
 
 /// A headline of a single measurement, where less is better.
-fn lower(name: &str, value: f64, unit: &str, target: f64, against: String) -> (String, HeadlineScore) {
+fn lower_is_better(
+    name: &str,
+    value: f64,
+    unit: &str,
+    target: f64,
+    against: String,
+) -> (String, HeadlineScore) {
     let (unit, target) = (unit.into(), Some(target));
     (
         format!("filter.{name}"),
@@ -266,7 +276,7 @@ fn lower(name: &str, value: f64, unit: &str, target: f64, against: String) -> (S
 }
 
 /// The memory of routes with filters of the same module, in Go if available, each with its own configuration.
-fn memory(
+fn measure_memory(
     tools: &BenchTools,
     modules: &ModulePaths,
     upstream: &ServerProcess,
@@ -286,17 +296,17 @@ fn memory(
                 module.display()
             );
         }
-        let server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+        let server = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &yaml)?;
         let last = format!("/{}/x", routes - 1);
         load(&server, RepeatedRequests::GetErrors(&last), WARM_UP)?;
         rss.push(server.usage()?.rss as f64 / 1e6);
-        say(&format!("  {routes} routes with {name}: {:.1} MB", rss[rss.len() - 1]));
+        print_line(&format!("  {routes} routes with {name}: {:.1} MB", rss[rss.len() - 1]));
     }
     ensure!(rss.len() == 2, "two gateways are measured");
     let each = (rss[1] - rss[0]) / (ROUTES - 1) as f64;
     let scores = vec![
-        lower("mb_per_route", each, "MB", 4.0, format!("{:.1} MB with one route, {name}", rss[0])),
-        lower("hundred_routes_rss_mb", rss[1], "MB", 480.0, format!("{ROUTES} routes with {name}")),
+        lower_is_better("mb_per_route", each, "MB", 4.0, format!("{:.1} MB with one route, {name}", rss[0])),
+        lower_is_better("hundred_routes_rss_mb", rss[1], "MB", 480.0, format!("{ROUTES} routes with {name}")),
     ];
     let rows = [1, ROUTES]
         .into_iter()

@@ -18,25 +18,25 @@ use http::{Request, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::neighbours::post;
-use crate::open::{OpenLoopOutcome, offer, run as beside};
+use crate::cold_programs::distinct_module;
+use crate::neighbours::query_request;
+use crate::open_loop::{OpenLoopOutcome, offer, run as beside};
 use crate::process::{SERVER_CORE, ServerProcess, query_route};
-use crate::service::{BenchService, text};
-use crate::unseen::distinct;
-use crate::{BenchTools, say};
+use crate::service::{BenchService, text_response};
+use crate::{BenchTools, print_line};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(2);
 /// The maximum rate of the other clients, and the rate at which their cost is measured first.
-const PER_SECOND: f64 = 3_000.0;
-const AT_FIRST: f64 = 500.0;
+const MAX_RATE: f64 = 3_000.0;
+const INITIAL_RATE: f64 = 500.0;
 /// The share of a core that the other clients use.
-const LOAD: f64 = 0.3;
-const SERVICE: Duration = Duration::from_millis(20);
+const LOAD_SHARE: f64 = 0.3;
+const SERVICE_DELAY: Duration = Duration::from_millis(20);
 /// The number of programs of a flood.
-const FLOOD: usize = 10_000;
-const SPINS: &str = "export default () => { for (;;); }";
-const GROWS: &str = "export default () => { const all = []; for (let i = 0; i < 2500; i++) all.push(new Uint8Array(1 << 20).fill(1)) }";
+const FLOOD_PROGRAMS: usize = 10_000;
+const SPINNING_PROGRAM: &str = "export default () => { for (;;); }";
+const GROWING_PROGRAM: &str = "export default () => { const all = []; for (let i = 0; i < 2500; i++) all.push(new Uint8Array(1 << 20).fill(1)) }";
 
 #[derive(Serialize)]
 struct FloodRow {
@@ -56,7 +56,7 @@ struct FloodRow {
 #[derive(Clone)]
 struct AbusiveClient {
     name: &'static str,
-    most: usize,
+    max_requests: usize,
     request: Arc<dyn Fn(usize) -> Result<Request<Full<Bytes>>> + Send + Sync>,
     answers: &'static [u16],
     cores: &'static str,
@@ -64,10 +64,10 @@ struct AbusiveClient {
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let waits = Bytes::from(std::fs::read(programs::build(&tools.orfa, "wait.c", folder.path())?)?);
-    let constant = std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?;
+    let waits = Bytes::from(std::fs::read(programs::build_program(&tools.orfa, "wait.c", folder.path())?)?);
+    let constant = std::fs::read(programs::build_program(&tools.orfa, "constant.c", folder.path())?)?;
     let rows = beside(measure(tools, waits, constant))??;
-    tools.results(
+    tools.write_results(
         "flood",
         &rows,
         [
@@ -105,32 +105,35 @@ fn score(rows: &[FloodRow], strangers: &[&str], name: &str) -> (String, Headline
 
 async fn measure(tools: &BenchTools, waits: Bytes, constant: Vec<u8>) -> Result<Vec<FloodRow>> {
     let service = BenchService::start(SocketAddr::from(([127, 0, 0, 1], 0)), |_| async {
-        tokio::time::sleep(SERVICE).await;
-        text("{}")
+        tokio::time::sleep(SERVICE_DELAY).await;
+        text_response("{}")
     })?;
     let strangers = [
         AbusiveClient {
             name: "flood",
-            most: FLOOD,
-            request: Arc::new(move |number| post("application/wasm", distinct(&constant, number as u64))),
+            max_requests: FLOOD_PROGRAMS,
+            request: Arc::new(move |number| {
+                query_request("application/wasm", distinct_module(&constant, number as u64))
+            }),
             answers: &[200, 429],
             cores: SERVER_CORE,
         },
-        endless("spins", SPINS),
-        endless("grows", GROWS),
+        endless_client("spins", SPINNING_PROGRAM),
+        endless_client("grows", GROWING_PROGRAM),
     ];
     let mut rows = Vec::new();
     for round in 0..ROUNDS {
         for stranger in &strangers {
             // A fresh gateway per round: an earlier flood must not have used up the quota.
-            let server = ServerProcess::gateway(&tools.orfa, stranger.cores, &query_route(service.address))?;
-            let per_second = at_the_load(&server, &waits).await?;
+            let server =
+                ServerProcess::start_gateway(&tools.orfa, stranger.cores, &query_route(service.address))?;
+            let per_second = calibrate_rate(&server, &waits).await?;
             let before = server.usage()?;
-            let alone = others(&server, &waits, per_second, ROUND).await?;
+            let alone = others_p99(&server, &waits, per_second, ROUND).await?;
             let load_percent = (server.usage()?.cpu - before.cpu).as_secs_f64() / ROUND.as_secs_f64() * 100.0;
             let (stop, sent, waited) = (Arc::new(AtomicBool::new(false)), Arc::default(), Arc::default());
-            let pest = pester(server.address, stranger.clone(), &stop, &sent, &waited);
-            let meanwhile = others(&server, &waits, per_second, ROUND).await?;
+            let pest = spawn_abuser(server.address, stranger.clone(), &stop, &sent, &waited);
+            let meanwhile = others_p99(&server, &waits, per_second, ROUND).await?;
             stop.store(true, Relaxed);
             pest.join().map_err(|_| anyhow!("the abusive client panicked"))??;
             let row = FloodRow {
@@ -143,7 +146,7 @@ async fn measure(tools: &BenchTools, waits: Bytes, constant: Vec<u8>) -> Result<
                 load_percent,
                 per_second,
             };
-            say(&format!(
+            print_line(&format!(
                 "  {:<6} p99 {:>6.2} ms alone ({:.0} % load, {:.0} a second), {:>6.2} ms beside {} requests, {} of them refused with 429",
                 row.stranger,
                 row.alone_p99_ms,
@@ -160,25 +163,31 @@ async fn measure(tools: &BenchTools, waits: Bytes, constant: Vec<u8>) -> Result<
 }
 
 /// A client that repeatedly sends a program that ends at a limit.
-fn endless(name: &'static str, source: &'static str) -> AbusiveClient {
-    let request = move |_: usize| post("text/javascript", Bytes::from_static(source.as_bytes()));
-    AbusiveClient { name, most: usize::MAX, request: Arc::new(request), answers: &[422], cores: "0,1" }
+fn endless_client(name: &'static str, source: &'static str) -> AbusiveClient {
+    let request = move |_: usize| query_request("text/javascript", Bytes::from_static(source.as_bytes()));
+    AbusiveClient {
+        name,
+        max_requests: usize::MAX,
+        request: Arc::new(request),
+        answers: &[422],
+        cores: "0,1",
+    }
 }
 
 /// Warms a server up, and returns the rate of the other clients that causes the intended load on this
 /// machine.
-async fn at_the_load(server: &ServerProcess, program: &Bytes) -> Result<f64> {
+async fn calibrate_rate(server: &ServerProcess, program: &Bytes) -> Result<f64> {
     const WARM_UP: Duration = Duration::from_secs(1);
-    others(server, program, AT_FIRST, WARM_UP / 2).await?;
+    others_p99(server, program, INITIAL_RATE, WARM_UP / 2).await?;
     let before = server.usage()?.cpu;
-    others(server, program, AT_FIRST, WARM_UP).await?;
+    others_p99(server, program, INITIAL_RATE, WARM_UP).await?;
     let share = (server.usage()?.cpu - before).as_secs_f64() / WARM_UP.as_secs_f64();
-    Ok((AT_FIRST * LOAD / share.max(f64::EPSILON)).min(PER_SECOND))
+    Ok((INITIAL_RATE * LOAD_SHARE / share.max(f64::EPSILON)).min(MAX_RATE))
 }
 
 /// The p99 of the other clients in ms. Fails unless practically all requests are answered.
-async fn others(server: &ServerProcess, program: &Bytes, per_second: f64, time: Duration) -> Result<f64> {
-    let request = || post("application/wasm", program.clone());
+async fn others_p99(server: &ServerProcess, program: &Bytes, per_second: f64, time: Duration) -> Result<f64> {
+    let request = || query_request("application/wasm", program.clone());
     let answered = offer(server.address, per_second, time, request).await?;
     let is_good = |answered: &&OpenLoopOutcome| answered.status == Some(StatusCode::OK);
     let good: Vec<f64> = answered.iter().filter(is_good).map(|answered| answered.ms).collect();
@@ -188,7 +197,7 @@ async fn others(server: &ServerProcess, program: &Bytes, per_second: f64, time: 
 }
 
 /// Sends the requests of an abusive client one after the other until it is stopped, on a thread of its own.
-fn pester(
+fn spawn_abuser(
     address: SocketAddr,
     stranger: AbusiveClient,
     stop: &Arc<AtomicBool>,
@@ -200,7 +209,7 @@ fn pester(
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let client = BenchClient::new(address);
-            for number in 0..stranger.most {
+            for number in 0..stranger.max_requests {
                 if stop.load(Relaxed) {
                     break;
                 }

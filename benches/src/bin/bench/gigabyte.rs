@@ -24,17 +24,17 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::process::{SERVER_CORE, ServerProcess};
 use crate::progress::BenchProgress;
 use crate::rivals::ClientProtocol;
-use crate::service::{BenchService, BenchServiceResponse, text};
-use crate::{BenchTools, open};
+use crate::service::{BenchService, BenchServiceResponse, text_response};
+use crate::{BenchTools, open_loop};
 
 const GIGABYTE: u64 = 1_000_000_000;
 const CHUNK: &[u8] = &[b'x'; 64 << 10];
 const SAMPLE: Duration = Duration::from_millis(20);
 /// A sender that has made no progress for this time is blocked.
-const STILL: Duration = Duration::from_secs(1);
+const BLOCKED_AFTER: Duration = Duration::from_secs(1);
 /// The limit on bytes between a sender and a receiver that does not read, apart from the socket buffers of
 /// the gateway.
-const IN_BETWEEN: u64 = 8 << 20;
+const MAX_BUFFERED: u64 = 8 << 20;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -52,7 +52,7 @@ enum BodyDirection {
     Up,
 }
 
-const WAYS: [(BodyDirection, ClientProtocol, &str); 4] = [
+const DIRECTIONS: [(BodyDirection, ClientProtocol, &str); 4] = [
     (BodyDirection::Down, ClientProtocol::Http1, "down, http1"),
     (BodyDirection::Up, ClientProtocol::Http1, "up, http1"),
     (BodyDirection::Down, ClientProtocol::Http2, "down, http2"),
@@ -62,7 +62,7 @@ const WAYS: [(BodyDirection, ClientProtocol, &str); 4] = [
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let length = if tools.is_short { GIGABYTE / 10 } else { GIGABYTE };
     let progress = BenchProgress::new(tools, Duration::from_secs(20));
-    let (rows, growth) = open::run(measure(tools, length, &progress))??;
+    let (rows, growth) = open_loop::run(measure(tools, length, &progress))??;
     let score = HeadlineScore {
         value: growth,
         unit: "MB".into(),
@@ -71,7 +71,7 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
         against: "the highest of four ways, and of receivers that read nothing; resident before".to_owned(),
         spread: 0.0,
     };
-    tools.results("gigabyte", &rows, [("proxy.gigabyte_rss_growth_mb".to_owned(), score)])
+    tools.write_results("gigabyte", &rows, [("proxy.gigabyte_rss_growth_mb".to_owned(), score)])
 }
 
 async fn measure(
@@ -82,29 +82,29 @@ async fn measure(
     let produced = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&produced);
     let service = BenchService::start(SocketAddr::from(([127, 0, 0, 1], 0)), move |request| {
-        answer(request, Arc::clone(&counted))
+        serve_request(request, Arc::clone(&counted))
     })?;
     let yaml = format!(
         "services: {{ service: {{ url: 'http://{}', timeout: 10m }} }}\n\
          routes:\n  - path: /*\n    proxy: service\n    limits: {{ request_body: 2GiB, timeout: 10m }}\n",
         service.address
     );
-    let server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
-    for (_, speaks, _) in WAYS {
+    let server = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+    for (_, speaks, _) in DIRECTIONS {
         let mut client = BodyConnection::connect(server.address, speaks).await?;
-        client.send(Method::GET, "/0", empty(), None).await?.into_body().collect().await?;
+        client.send(Method::GET, "/0", empty_body(), None).await?.into_body().collect().await?;
     }
     let before = server.usage()?.rss;
     let (mut rows, mut highest) = (Vec::new(), before);
-    for (way, speaks, name) in WAYS {
+    for (way, speaks, name) in DIRECTIONS {
         let began = std::time::Instant::now();
-        let transfer = through(server.address, way, speaks, length, &produced);
-        let (result, rss) = open::with_highest(&server, SAMPLE, transfer).await?;
+        let transfer = transfer_body(server.address, way, speaks, length, &produced);
+        let (result, rss) = open_loop::with_peak_memory(&server, SAMPLE, transfer).await?;
         result.context(name)?;
         let seconds = began.elapsed().as_secs_f64();
         highest = highest.max(rss);
         let (rss_before_mb, rss_highest_mb) = (before as f64 / 1e6, rss as f64 / 1e6);
-        progress.say(&format!(
+        progress.report(&format!(
             "{name:<11} {:.2} GB in {seconds:.1} s, resident {rss_before_mb:.1} MB, at most {rss_highest_mb:.1} MB",
             length as f64 / 1e9
         ));
@@ -116,15 +116,15 @@ async fn measure(
             rss_highest_mb,
         });
     }
-    let most = IN_BETWEEN + ahead("tcp_rmem")? + ahead("tcp_wmem")?;
-    for (way, speaks, name) in WAYS {
+    let most = MAX_BUFFERED + max_socket_buffer("tcp_rmem")? + max_socket_buffer("tcp_wmem")?;
+    for (way, speaks, name) in DIRECTIONS {
         let before = server.usage()?.rss;
-        let work = held_up(server.address, way, speaks, &produced);
-        let (sent, rss) = open::with_highest(&server, SAMPLE, work).await?;
+        let work = fill_buffers(server.address, way, speaks, &produced);
+        let (sent, rss) = open_loop::with_peak_memory(&server, SAMPLE, work).await?;
         let sent = sent.context(name)?;
         let (sent_mb, rss_growth_mb) = (sent as f64 / 1e6, (rss - before) as f64 / 1e6);
         highest = highest.max(rss);
-        progress.say(&format!(
+        progress.report(&format!(
             "{name:<11} {sent_mb:.1} MB sent without a reader, {rss_growth_mb:.1} MB of it in the gateway"
         ));
         ensure!(
@@ -137,10 +137,10 @@ async fn measure(
 }
 
 /// The service: sends as many bytes as the path requests, and reads the request body, except at `/stuck`.
-async fn answer(request: Request<Incoming>, produced: Arc<AtomicU64>) -> BenchServiceResponse {
+async fn serve_request(request: Request<Incoming>, produced: Arc<AtomicU64>) -> BenchServiceResponse {
     if request.method() == Method::GET {
         let length = request.uri().path().trim_start_matches('/').parse().unwrap_or(0);
-        let mut answer = Response::new(body(length, produced));
+        let mut answer = Response::new(generated_body(length, produced));
         answer.headers_mut().insert(CONTENT_LENGTH, length.into());
         return answer;
     }
@@ -152,11 +152,11 @@ async fn answer(request: Request<Incoming>, produced: Arc<AtomicU64>) -> BenchSe
     while let Some(Ok(frame)) = body.frame().await {
         taken += frame.data_ref().map_or(0, |data| data.len() as u64);
     }
-    text(taken.to_string())
+    text_response(taken.to_string())
 }
 
 /// A body of this length, generated while it is sent; counts the bytes that were polled.
-fn body(length: u64, produced: Arc<AtomicU64>) -> Body {
+fn generated_body(length: u64, produced: Arc<AtomicU64>) -> Body {
     produced.store(0, Relaxed);
     let chunks = stream::unfold(length, move |left| {
         let next = CHUNK.get(..CHUNK.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
@@ -169,12 +169,12 @@ fn body(length: u64, produced: Arc<AtomicU64>) -> Body {
     StreamBody::new(chunks).boxed_unsync()
 }
 
-fn empty() -> Body {
+fn empty_body() -> Body {
     http_body_util::Empty::new().boxed_unsync()
 }
 
 /// Transfers a whole body in one direction.
-async fn through(
+async fn transfer_body(
     address: SocketAddr,
     way: BodyDirection,
     speaks: ClientProtocol,
@@ -183,14 +183,14 @@ async fn through(
 ) -> Result<()> {
     let mut client = BodyConnection::connect(address, speaks).await?;
     if way == BodyDirection::Up {
-        let sent = body(length, Arc::clone(produced));
+        let sent = generated_body(length, Arc::clone(produced));
         let answer = client.send(Method::POST, "/", sent, Some(length)).await?;
         let taken = answer.into_body().collect().await?.to_bytes();
         ensure!(taken == length.to_string(), "{} of {length} bytes arrived", String::from_utf8_lossy(&taken));
         return Ok(());
     }
     let (mut taken, mut body) =
-        (0, client.send(Method::GET, &format!("/{length}"), empty(), None).await?.into_body());
+        (0, client.send(Method::GET, &format!("/{length}"), empty_body(), None).await?.into_body());
     while let Some(frame) = body.frame().await {
         taken += frame?.data_ref().map_or(0, |data| data.len() as u64);
     }
@@ -199,7 +199,7 @@ async fn through(
 }
 
 /// The number of bytes that a sender can send while the receiver does not read.
-async fn held_up(
+async fn fill_buffers(
     address: SocketAddr,
     way: BodyDirection,
     speaks: ClientProtocol,
@@ -209,18 +209,18 @@ async fn held_up(
     produced.store(0, Relaxed);
     match way {
         BodyDirection::Down => {
-            let answer = client.send(Method::GET, &format!("/{GIGABYTE}"), empty(), None).await?;
-            let sent = still(produced).await;
+            let answer = client.send(Method::GET, &format!("/{GIGABYTE}"), empty_body(), None).await?;
+            let sent = wait_until_stable(produced).await;
             drop(answer);
             Ok(sent)
         }
         BodyDirection::Up => {
-            let sent = body(GIGABYTE, Arc::clone(produced));
+            let sent = generated_body(GIGABYTE, Arc::clone(produced));
             tokio::select! {
                 answer = client.send(Method::POST, "/stuck", sent, Some(GIGABYTE)) => {
                     anyhow::bail!("answered {}", answer?.status())
                 }
-                sent = still(produced) => Ok(sent),
+                sent = wait_until_stable(produced) => Ok(sent),
             }
         }
     }
@@ -228,14 +228,14 @@ async fn held_up(
 
 /// The maximum buffer size of a socket: the last of three numbers. The system grows the buffer of a busy
 /// connection up to it.
-fn ahead(name: &str) -> Result<u64> {
+fn max_socket_buffer(name: &str) -> Result<u64> {
     let path = format!("/proc/sys/net/ipv4/{name}");
     let text = std::fs::read_to_string(&path).with_context(|| format!("{path} can't be read"))?;
     Ok(text.split_whitespace().last().context("no number in it")?.parse()?)
 }
 
 /// Waits until a count stops changing.
-async fn still(count: &AtomicU64) -> u64 {
+async fn wait_until_stable(count: &AtomicU64) -> u64 {
     let mut last = u64::MAX;
     loop {
         let now = count.load(Relaxed);
@@ -243,7 +243,7 @@ async fn still(count: &AtomicU64) -> u64 {
             return now;
         }
         last = now;
-        tokio::time::sleep(STILL).await;
+        tokio::time::sleep(BLOCKED_AFTER).await;
     }
 }
 

@@ -20,7 +20,7 @@ use crate::progress::BenchProgress;
 use crate::{BenchTools, aggregate};
 
 /// The approximate duration of the whole bench.
-const TAKES: Duration = Duration::from_secs(345);
+const EXPECTED_DURATION: Duration = Duration::from_secs(345);
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -32,7 +32,7 @@ enum GraphqlRow {
 }
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
-    let progress = BenchProgress::new(tools, tools.time(TAKES));
+    let progress = BenchProgress::new(tools, tools.round_time(EXPECTED_DURATION));
     let (posts, mut scores) = posts::run(tools, &progress)?;
     let (market, more) = market::run(tools, &progress)?;
     scores.extend(more);
@@ -44,14 +44,14 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let rows = rows
         .chain(schemas.into_iter().map(GraphqlRow::Schema))
         .chain(cases.into_iter().map(GraphqlRow::Case));
-    tools.results("graphql", &rows.collect::<Vec<_>>(), scores)
+    tools.write_results("graphql", &rows.collect::<Vec<_>>(), scores)
 }
 
 /// The config of a gateway in front of the marketplace, for services in the order of `BenchService::ALL`:
 /// the aggregates, `/graphql` over the REST services, and `/stitched` over their own GraphQL.
 fn config(services: [SocketAddr; 3]) -> String {
     let service = |(service, at): (MarketplaceService, SocketAddr)| {
-        let (name, openapi, schema) = (service.name(), example("openapi"), example("graphql"));
+        let (name, openapi, schema) = (service.name(), example_path("openapi"), example_path("graphql"));
         format!(
             "  {name}: {{ url: 'http://{at}', openapi: '{}/{name}.yaml' }}\n  \
                {name}-graphql: {{ url: 'http://{at}', graphql: {{ schema: '{}/{name}.graphql' }} }}\n",
@@ -62,7 +62,7 @@ fn config(services: [SocketAddr; 3]) -> String {
     let route = |path: &str, suffix: &str, links: &str| {
         let services =
             MarketplaceService::ALL.map(|service| format!("{}{suffix}", service.name())).join(", ");
-        let links = example(links);
+        let links = example_path(links);
         format!(
             "  - {{ path: {path}, graphql: {{ services: [{services}], links: '{}', mutations: true }} }}\n",
             links.display()
@@ -75,13 +75,13 @@ fn config(services: [SocketAddr; 3]) -> String {
 }
 
 /// The request body for one of the five questions.
-fn asked(query: &str, variables: Value) -> Result<Value> {
-    let file = example("documents").join(query).with_extension("graphql");
+fn question_body(query: &str, variables: Value) -> Result<Value> {
+    let file = example_path("documents").join(query).with_extension("graphql");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     Ok(json!({ "query": text, "variables": variables }))
 }
 
 /// A file or folder of the marketplace example.
-fn example(name: &str) -> PathBuf {
+fn example_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/marketplace").join(name)
 }

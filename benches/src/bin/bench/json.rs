@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use benches::client::BenchClient;
-use benches::programs::{build, program};
+use benches::programs::{build_program, program_path};
 use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use bytes::Bytes;
@@ -19,8 +19,8 @@ use http::Request;
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::process::{SERVER_CORE, ServerProcess, pinned};
-use crate::{BenchTools, say};
+use crate::process::{SERVER_CORE, ServerProcess, pinned_command};
+use crate::{BenchTools, print_line};
 
 /// Many short rounds: other processes slow a shared machine down for a second or two at a time, which affects
 /// one of two that are compared.
@@ -49,7 +49,7 @@ struct JsonQuery {
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let text = issues();
+    let text = generate_issues();
     let file = folder.path().join("issues.json");
     std::fs::write(&file, &text)?;
     let service = serve(text)?;
@@ -57,16 +57,16 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
         "services: {{ git: {{ url: 'http://{service}' }} }}\n\
          routes:\n  - {{ path: /query, query: {{ services: [git], limits: {{ cpu: 1s }} }} }}\n"
     );
-    let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &yaml)?;
+    let orfa = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &yaml)?;
     let c = |name, reads, file| -> Result<JsonQuery> {
-        let program = build(&tools.orfa, file, folder.path())?;
+        let program = build_program(&tools.orfa, file, folder.path())?;
         Ok(JsonQuery { name, reads, content_type: "application/wasm", program })
     };
     let javascript = |reads, file| JsonQuery {
         name: "query.js",
         reads,
         content_type: "text/javascript",
-        program: program(file),
+        program: program_path(file),
     };
     let queries = [
         c("query.c", "rows", "issues-rows.c")?,
@@ -77,17 +77,17 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let mut rows = Vec::new();
     for round in 0..tools.rounds(ROUNDS) {
         let mut add = |name: &str, reads, cpu_us| {
-            say(&format!("  {name:<14} {reads:<7} {cpu_us:>8.0} us CPU"));
+            print_line(&format!("  {name:<14} {reads:<7} {cpu_us:>8.0} us CPU"));
             rows.push(JsonRow { name: name.to_owned(), reads, round, cpu_us });
         };
         for query in &queries {
             add(query.name, query.reads, measure(&orfa, query)?);
         }
-        natives(tools, &file, &mut add)?;
-        add("node", "parse", node(&file)?);
+        measure_natives(tools, &file, &mut add)?;
+        add("node", "parse", measure_node(&file)?);
     }
     let scores = scores(&rows)?;
-    tools.results("json", &rows, scores)
+    tools.write_results("json", &rows, scores)
 }
 
 /// The headlines: each query compared with the fastest alternative, with the best round of each, since other
@@ -96,9 +96,9 @@ fn scores(rows: &[JsonRow]) -> Result<Vec<(String, HeadlineScore)>> {
     let is_native =
         |query: &JsonRow, other: &JsonRow| !other.name.starts_with("query") && other.reads == query.reads;
     let is_node = |_: &JsonRow, other: &JsonRow| other.name == "node";
-    let c = worst(rows, "query.c", is_native)
+    let c = worst_ratio(rows, "query.c", is_native)
         .context("no native program: run `scripts/rivals` for the reason")?;
-    let javascript = worst(rows, "query.js", is_node).context("no node")?;
+    let javascript = worst_ratio(rows, "query.js", is_node).context("no node")?;
     let score = |(value, spread), target, against: &str| HeadlineScore {
         value,
         unit: "ratio".into(),
@@ -121,7 +121,11 @@ fn scores(rows: &[JsonRow]) -> Result<Vec<(String, HeadlineScore)>> {
 }
 
 /// The ratio of the query with the worst ratio, and the spread of its ratios by round.
-fn worst(rows: &[JsonRow], name: &str, is_rival: impl Fn(&JsonRow, &JsonRow) -> bool) -> Option<(f64, f64)> {
+fn worst_ratio(
+    rows: &[JsonRow],
+    name: &str,
+    is_rival: impl Fn(&JsonRow, &JsonRow) -> bool,
+) -> Option<(f64, f64)> {
     let mut queries: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for query in rows.iter().filter(|row| row.name == name) {
         let rivals = rows.iter().filter(|other| other.round == query.round && is_rival(query, other));
@@ -163,8 +167,12 @@ fn measure(orfa: &ServerProcess, query: &JsonQuery) -> Result<f64> {
 }
 
 /// Runs `json-rivals` on the file, on the gateway's core.
-fn natives(tools: &BenchTools, file: &Path, add: &mut impl FnMut(&str, &'static str, f64)) -> Result<()> {
-    let told = said(pinned(SERVER_CORE, &tools.rivals.join("json-rivals")).arg(file))?;
+fn measure_natives(
+    tools: &BenchTools,
+    file: &Path,
+    add: &mut impl FnMut(&str, &'static str, f64),
+) -> Result<()> {
+    let told = command_output(pinned_command(SERVER_CORE, &tools.rivals.join("json-rivals")).arg(file))?;
     for line in told.lines() {
         let [name, reads, cpu, _] = line.split('\t').collect::<Vec<_>>()[..] else { continue };
         let reads = if reads == "rows" { "rows" } else { "column" };
@@ -174,7 +182,7 @@ fn natives(tools: &BenchTools, file: &Path, add: &mut impl FnMut(&str, &'static 
 }
 
 /// The median CPU time of `JSON.parse` in Node, warm, in microseconds.
-fn node(file: &Path) -> Result<f64> {
+fn measure_node(file: &Path) -> Result<f64> {
     const SCRIPT: &str = "
         const text = require('fs').readFileSync(process.argv[1], 'utf8');
         const times = [];
@@ -185,18 +193,19 @@ fn node(file: &Path) -> Result<f64> {
           times.push(user + system);
         }
         console.log(times.sort((a, b) => a - b)[20]);";
-    let told = said(pinned(SERVER_CORE, Path::new("node")).arg("-e").arg(SCRIPT).arg(file))?;
+    let told =
+        command_output(pinned_command(SERVER_CORE, Path::new("node")).arg("-e").arg(SCRIPT).arg(file))?;
     Ok(told.trim().parse()?)
 }
 
-fn said(command: &mut Command) -> Result<String> {
+fn command_output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Issues as a code hosting service lists them.
-fn issues() -> String {
+fn generate_issues() -> String {
     let issue = |number: usize| {
         let state = if number % 100 == 7 { "open" } else { "closed" };
         serde_json::json!({
@@ -219,13 +228,13 @@ fn serve(text: String) -> Result<SocketAddr> {
         for stream in listener.incoming().flatten() {
             let text = text.clone();
             // An error means that the gateway closed the connection.
-            std::thread::spawn(move || drop(answers(stream, &text)));
+            std::thread::spawn(move || drop(serve_connection(stream, &text)));
         }
     });
     Ok(address)
 }
 
-fn answers(stream: TcpStream, text: &str) -> std::io::Result<()> {
+fn serve_connection(stream: TcpStream, text: &str) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut to = stream.try_clone()?;
     for line in BufReader::new(stream).lines() {
@@ -254,7 +263,7 @@ mod tests {
         ];
         let is_native =
             |query: &JsonRow, other: &JsonRow| !other.name.starts_with("query") && other.reads == query.reads;
-        assert_eq!(worst(&rows, "query.c", is_native), Some((10.0 / 8.0, 18.0 / 8.0 - 10.0 / 16.0)));
-        assert_eq!(worst(&rows[..1], "query.c", is_native), None);
+        assert_eq!(worst_ratio(&rows, "query.c", is_native), Some((10.0 / 8.0, 18.0 / 8.0 - 10.0 / 16.0)));
+        assert_eq!(worst_ratio(&rows[..1], "query.c", is_native), None);
     }
 }

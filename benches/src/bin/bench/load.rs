@@ -9,7 +9,7 @@ use benches::process::ProcessUsage;
 use serde::Serialize;
 use tempfile::TempDir;
 
-use crate::process::{LOAD_CORE, ServerProcess, pinned};
+use crate::process::{LOAD_CORE, ServerProcess, pinned_command};
 
 /// The number of busy connections.
 pub(crate) const CONNECTIONS: u32 = 32;
@@ -19,10 +19,10 @@ const SLOW_CONNECTIONS: u32 = 4;
 const H2_CONNECTIONS: u32 = 4;
 const H2_STREAMS: u32 = 8;
 /// The timeout of wrk: a slow response is a measurement, not a failure.
-const PATIENCE: &str = "60s";
+const WRK_TIMEOUT: &str = "60s";
 /// The maximum time for which a server may continue abandoned work, and the polling interval.
-const EXHAUSTED: Duration = Duration::from_secs(30);
-const GLANCE: Duration = Duration::from_millis(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(60);
 
 /// A program that a request sends.
 #[derive(Clone, Copy)]
@@ -58,7 +58,7 @@ pub(crate) struct LoadRound {
 }
 
 /// Keeps a server busy with a program.
-pub(crate) fn round(server: &ServerProcess, sent: SentProgram<'_>, time: Duration) -> Result<LoadRound> {
+pub(crate) fn run_round(server: &ServerProcess, sent: SentProgram<'_>, time: Duration) -> Result<LoadRound> {
     load(server, RepeatedRequests::Program(sent), time)
 }
 
@@ -69,25 +69,25 @@ pub(crate) fn load(server: &ServerProcess, load: RepeatedRequests<'_>, time: Dur
     let before = server.usage()?;
     let requests = load.run(server, time)?;
     let after = server.usage()?;
-    rest(server)?;
-    Ok(measured(requests, time, before, after))
+    wait_until_idle(server)?;
+    Ok(compute_round(requests, time, before, after))
 }
 
 /// Waits until a server is idle, since some finish abandoned requests.
-fn rest(server: &ServerProcess) -> Result<()> {
+fn wait_until_idle(server: &ServerProcess) -> Result<()> {
     let began = Instant::now();
-    while began.elapsed() < EXHAUSTED {
+    while began.elapsed() < IDLE_TIMEOUT {
         let before = server.usage()?.cpu;
-        std::thread::sleep(GLANCE);
-        if server.usage()?.cpu.saturating_sub(before) * 5 < GLANCE {
+        std::thread::sleep(POLL_INTERVAL);
+        if server.usage()?.cpu.saturating_sub(before) * 5 < POLL_INTERVAL {
             return Ok(());
         }
     }
-    bail!("the server is still busy {} s after it was last asked", EXHAUSTED.as_secs())
+    bail!("the server is still busy {} s after it was last asked", IDLE_TIMEOUT.as_secs())
 }
 
 /// Computes the results of a round.
-pub(crate) fn measured(
+pub(crate) fn compute_round(
     requests: u64,
     time: Duration,
     before: ProcessUsage,
@@ -102,7 +102,8 @@ impl RepeatedRequests<'_> {
     /// Returns the number of successful requests.
     fn run(self, server: &ServerProcess, time: Duration) -> Result<u64> {
         let folder = tempfile::tempdir()?;
-        let wrk = |path, more: &[&str], has_errors| wrk(server, CONNECTIONS, path, more, has_errors, time);
+        let wrk =
+            |path, more: &[&str], has_errors| run_wrk(server, CONNECTIONS, path, more, has_errors, time);
         match self {
             Self::Program(SentProgram { content_type, program }) => {
                 let script = format!(
@@ -110,27 +111,32 @@ impl RepeatedRequests<'_> {
                      wrk.headers['Content-Type'] = '{content_type}'\n",
                     program.display()
                 );
-                wrk("/query", &["-s", &lua(&folder, &script)?], false)
+                wrk("/query", &["-s", &write_lua(&folder, &script)?], false)
             }
             Self::Get(path) => wrk(path, &[], false),
             Self::GetErrors(path) => wrk(path, &[], true),
-            Self::Script(script) => wrk("/", &["-s", &lua(&folder, script)?], false),
-            Self::Slow(script) => {
-                self::wrk(server, SLOW_CONNECTIONS, "/", &["-s", &lua(&folder, script)?], false, time)
-            }
-            Self::GetHttp2(path) => h2load(server, path, time),
+            Self::Script(script) => wrk("/", &["-s", &write_lua(&folder, script)?], false),
+            Self::Slow(script) => self::run_wrk(
+                server,
+                SLOW_CONNECTIONS,
+                "/",
+                &["-s", &write_lua(&folder, script)?],
+                false,
+                time,
+            ),
+            Self::GetHttp2(path) => run_h2load(server, path, time),
         }
     }
 }
 
 /// Writes a script to a file.
-fn lua(folder: &TempDir, script: &str) -> Result<String> {
+fn write_lua(folder: &TempDir, script: &str) -> Result<String> {
     let file = folder.path().join("load.lua");
     std::fs::write(&file, script)?;
     Ok(file.display().to_string())
 }
 
-fn wrk(
+fn run_wrk(
     server: &ServerProcess,
     connections: u32,
     path: &str,
@@ -138,16 +144,16 @@ fn wrk(
     has_errors: bool,
     time: Duration,
 ) -> Result<u64> {
-    let mut command = pinned(LOAD_CORE, Path::new("wrk"));
+    let mut command = pinned_command(LOAD_CORE, Path::new("wrk"));
     command.args([
         "-t1",
         &format!("-c{connections}"),
         &format!("-d{}s", time.as_secs()),
         "--timeout",
-        PATIENCE,
+        WRK_TIMEOUT,
     ]);
     command.args(more).arg(format!("http://{}{path}", server.address));
-    let text = output(command, "wrk")?;
+    let text = command_output(command, "wrk")?;
     let requests = wrk_requests(&text).with_context(|| format!("unexpected output of wrk:\n{text}"))?;
     let errors = if has_errors { requests } else { 0 };
     if wrk_errors(&text) != errors || text.contains("Socket errors") {
@@ -156,11 +162,11 @@ fn wrk(
     Ok(requests)
 }
 
-fn h2load(server: &ServerProcess, path: &str, time: Duration) -> Result<u64> {
-    let mut command = pinned(LOAD_CORE, Path::new("h2load"));
+fn run_h2load(server: &ServerProcess, path: &str, time: Duration) -> Result<u64> {
+    let mut command = pinned_command(LOAD_CORE, Path::new("h2load"));
     command.args(["-t1", &format!("-c{H2_CONNECTIONS}"), &format!("-m{H2_STREAMS}")]);
     command.arg(format!("-D{}", time.as_secs())).arg(format!("http://{}{path}", server.address));
-    let text = output(command, "h2load (package nghttp2-client)")?;
+    let text = command_output(command, "h2load (package nghttp2-client)")?;
     if !text.contains(" 0 failed, 0 errored, 0 timeout") || !text.contains(" 0 3xx, 0 4xx, 0 5xx") {
         bail!("unexpected responses of the server:\n{text}");
     }
@@ -168,7 +174,7 @@ fn h2load(server: &ServerProcess, path: &str, time: Duration) -> Result<u64> {
 }
 
 /// Runs a command and returns its standard output.
-fn output(mut command: Command, name: &str) -> Result<String> {
+fn command_output(mut command: Command, name: &str) -> Result<String> {
     let output = command.output().context("`taskset` (package util-linux) does not start")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {

@@ -6,21 +6,22 @@
 //! headlines to `scoreboard.json`, and docs/benchmarks.md is generated from both.
 
 mod aggregate;
-mod awake;
-mod busy;
-mod dead;
+mod busy_polling;
+mod cache_memory;
+mod cold_programs;
 mod dedup;
+mod failover;
 mod filter;
 mod flood;
 mod gigabyte;
 mod graphql;
 mod idle;
+mod job_variants;
 mod json;
-mod kept;
 mod load;
 mod memory;
 mod neighbours;
-mod open;
+mod open_loop;
 mod overload;
 mod process;
 mod progress;
@@ -35,8 +36,7 @@ mod service;
 mod strapi;
 mod study;
 mod threads;
-mod unseen;
-mod ways;
+mod workflow_throughput;
 mod workflows;
 
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ use benches::scoreboard::{self, HeadlineScore};
 use clap::Parser;
 use serde::Serialize;
 
-use crate::progress::minutes;
+use crate::progress::format_minutes;
 
 /// The gateway's allocator, since parts of the gateway run in this process.
 #[global_allocator]
@@ -61,27 +61,27 @@ type BenchEntry = (&'static str, u64, fn(&BenchTools) -> Result<()>);
 
 /// All benches. Together they take less than forty minutes, and none takes more than eight.
 const BENCHES: &[BenchEntry] = &[
-    ("unseen", 5, unseen::run),
+    ("unseen", 5, cold_programs::run),
     ("threads", 20, threads::run),
     ("query", 140, query::run),
     ("json", 15, json::run),
     ("idle", 5, idle::run),
     ("gigabyte", 10, gigabyte::run),
-    ("dead", 30, dead::run),
+    ("dead", 30, failover::run),
     ("routes", 30, routes::run),
     ("reload", 15, reload::run),
     ("overload", 90, overload::run),
     ("neighbours", 85, neighbours::run),
     ("flood", 85, flood::run),
-    ("kept", 5, kept::run),
+    ("kept", 5, cache_memory::run),
     ("proxy", 110, proxy::run),
     ("dedup", 80, dedup::run),
     ("curves", 50, script::curves::run),
     ("filter", 130, filter::run),
     ("memory", 65, memory::run),
-    ("ways", 190, ways::run),
+    ("ways", 190, job_variants::run),
     ("workflows", 140, workflows::run),
-    ("market", 70, workflows::market),
+    ("market", 70, workflows::run_market),
     ("script", 155, script::run),
     ("aggregate", 90, aggregate::run),
     ("graphql", 360, graphql::run),
@@ -120,12 +120,12 @@ pub(crate) struct BenchTools {
     is_short: bool,
     is_long: bool,
     /// The duration of the benches after the current one.
-    later: Duration,
+    remaining: Duration,
 }
 
 impl BenchTools {
     /// The duration of a round.
-    fn time(&self, time: Duration) -> Duration {
+    fn round_time(&self, time: Duration) -> Duration {
         if self.is_short { time.min(Duration::from_secs(1)) } else { time }
     }
 
@@ -135,7 +135,7 @@ impl BenchTools {
     }
 
     /// Prints the headlines and, unless rounds are short, writes them and the rows to `benches/results/`.
-    fn results<T: Serialize>(
+    fn write_results<T: Serialize>(
         &self,
         name: &str,
         rows: &[T],
@@ -144,13 +144,15 @@ impl BenchTools {
         let scores: Vec<_> = scores.into_iter().collect();
         for (name, HeadlineScore { value, unit, target, spread, against, .. }) in &scores {
             let target = target.map_or_else(String::new, |target| format!(", target {target}"));
-            say(&format!("  {name}: {value:.3} {unit} (spread {spread:.3}{target}; against {against})"));
+            print_line(&format!(
+                "  {name}: {value:.3} {unit} (spread {spread:.3}{target}; against {against})"
+            ));
         }
         if self.is_short {
-            say("  (short rounds: nothing is written)");
+            print_line("  (short rounds: nothing is written)");
             return Ok(());
         }
-        scoreboard::rows(name, rows)?;
+        scoreboard::write_rows(name, rows)?;
         scoreboard::record(scores)
     }
 }
@@ -159,7 +161,7 @@ fn main() -> ExitCode {
     match run(&BenchArguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("bench: {error:#}"));
+            print_line(&format!("bench: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -169,14 +171,14 @@ fn run(arguments: &BenchArguments) -> Result<()> {
     let beside = std::env::current_exe()?;
     let laid_out = (!arguments.short).then(|| beside.with_file_name("../dist/orfa"));
     let mut tools = BenchTools {
-        orfa: benches::process::find(arguments.orfa.clone().or(laid_out))?,
+        orfa: benches::process::find_gateway(arguments.orfa.clone().or(laid_out))?,
         floor: beside.with_file_name("floor"),
         upstream: beside.with_file_name("upstream"),
         handwritten: beside.with_file_name("handwritten"),
         rivals: beside.with_file_name("../rivals"),
         is_short: arguments.short,
         is_long: arguments.long,
-        later: Duration::ZERO,
+        remaining: Duration::ZERO,
     };
     if let Some(unknown) = arguments.only.iter().find(|only| !BENCHES.iter().any(|(name, ..)| name == only)) {
         let names: Vec<&str> = BENCHES.iter().map(|(name, ..)| *name).collect();
@@ -189,14 +191,18 @@ fn run(arguments: &BenchArguments) -> Result<()> {
     let mut failed = Vec::new();
     for (place, (name, takes, bench)) in chosen.iter().enumerate() {
         let later = chosen.iter().skip(place + 1).map(|(_, takes, _)| takes).sum();
-        tools.later = if tools.is_short { Duration::ZERO } else { Duration::from_secs(later) };
-        say(&format!("{name} ... ({}, then{})", minutes(Duration::from_secs(*takes)), minutes(tools.later)));
+        tools.remaining = if tools.is_short { Duration::ZERO } else { Duration::from_secs(later) };
+        print_line(&format!(
+            "{name} ... ({}, then{})",
+            format_minutes(Duration::from_secs(*takes)),
+            format_minutes(tools.remaining)
+        ));
         let (began, before) = (Instant::now(), ProcessorMoment::now()?);
         // A failure of one bench must not discard the results of others.
         let how = match bench(&tools) {
             Ok(()) if tools.is_short => "done".to_owned(),
             Ok(()) => {
-                machine::record(before.until_now(name, began.elapsed())?)?;
+                machine::record(before.steal_until_now(name, began.elapsed())?)?;
                 "done".to_owned()
             }
             Err(error) => {
@@ -204,11 +210,11 @@ fn run(arguments: &BenchArguments) -> Result<()> {
                 format!("failed, {error:#},")
             }
         };
-        say(&format!("{name}: {how} in{}", minutes(began.elapsed())));
+        print_line(&format!("{name}: {how} in{}", format_minutes(began.elapsed())));
     }
     if !tools.is_short {
-        if let Some(rivals) = rivals::versions(&tools) {
-            scoreboard::rows("rivals", &rivals)?;
+        if let Some(rivals) = rivals::rival_versions(&tools) {
+            scoreboard::write_rows("rivals", &rivals)?;
         }
         benches::page::write()?;
     }
@@ -228,7 +234,7 @@ pub(crate) fn is_long(ms: f64) -> bool {
 
 /// Prints progress and figures.
 #[expect(clippy::print_stdout, reason = "this is what the program is for")]
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     println!("{line}");
 }
 

@@ -24,13 +24,13 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use crate::load::{SentProgram, round};
+use crate::load::{SentProgram, run_round};
 use crate::process::{ServerProcess, query_route};
-use crate::{BenchTools, say};
+use crate::{BenchTools, print_line};
 
 const BURST: usize = 1000;
 /// The latency of the upstream service.
-const SLOW: Duration = Duration::from_millis(500);
+const SERVICE_DELAY: Duration = Duration::from_millis(500);
 const MINUTE: Duration = Duration::from_secs(60);
 const MILLION: u64 = 1_000_000;
 /// The maximum resident memory of the default pool: 256 slots of 0.5 MiB for C and 256 of 2 MiB for
@@ -45,33 +45,37 @@ struct MemoryRow {
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let module = programs::build(&tools.orfa, "constant.c", folder.path())?;
-    let waiting = programs::build(&tools.orfa, "wait.c", folder.path())?;
-    let javascript = programs::program("wait.js");
+    let module = programs::build_program(&tools.orfa, "constant.c", folder.path())?;
+    let waiting = programs::build_program(&tools.orfa, "wait.c", folder.path())?;
+    let javascript = programs::program_path("wait.js");
     let mut rows = Vec::new();
     let mut seen = |server: &ServerProcess, after: String| -> Result<f64> {
         let rss_mb = server.usage()?.rss as f64 / 1e6;
-        say(&format!("  {rss_mb:>6.1} MB after {after}"));
+        print_line(&format!("  {rss_mb:>6.1} MB after {after}"));
         rows.push(MemoryRow { after, rss_mb });
         Ok(rss_mb)
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     // A thousand concurrent requests exceed the limits of load shedding, but here they have to be admitted.
-    let yaml = format!("shed: {{ automatic: false }}\n{}", query_route(runtime.block_on(slow())?));
-    let server = ServerProcess::gateway(&tools.orfa, "0,1", &yaml)?;
+    let yaml =
+        format!("shed: {{ automatic: false }}\n{}", query_route(runtime.block_on(start_slow_service())?));
+    let server = ServerProcess::start_gateway(&tools.orfa, "0,1", &yaml)?;
     let start = seen(&server, "start".into())?;
-    runtime.block_on(burst(&server, "application/wasm", &std::fs::read(&waiting)?))?;
-    runtime.block_on(burst(&server, "text/javascript", &std::fs::read(&javascript)?))?;
+    runtime.block_on(send_burst(&server, "application/wasm", &std::fs::read(&waiting)?))?;
+    runtime.block_on(send_burst(&server, "text/javascript", &std::fs::read(&javascript)?))?;
     seen(&server, "a burst of 1000 in C and one in JavaScript".into())?;
     let rested = Instant::now() + MINUTE;
-    let other = ServerProcess::gateway(&tools.orfa, "0,1", &yaml)?;
+    let other = ServerProcess::start_gateway(&tools.orfa, "0,1", &yaml)?;
     // After this all slots of its pool have been used once, so that any growth has another cause.
-    runtime.block_on(burst(&other, "application/wasm", &std::fs::read(&waiting)?))?;
-    let growth =
-        growth(&other, SentProgram { content_type: "application/wasm", program: &module }, &mut seen)?;
+    runtime.block_on(send_burst(&other, "application/wasm", &std::fs::read(&waiting)?))?;
+    let growth = measure_growth(
+        &other,
+        SentProgram { content_type: "application/wasm", program: &module },
+        &mut seen,
+    )?;
     std::thread::sleep(rested.saturating_duration_since(Instant::now()));
     let after_burst = seen(&server, "the burst and a minute of rest".into())?;
-    tools.results(
+    tools.write_results(
         "memory",
         &rows,
         [
@@ -94,13 +98,13 @@ fn score(value: f64, target: f64, against: &str) -> HeadlineScore {
 }
 
 /// A service with a delay.
-async fn slow() -> Result<SocketAddr> {
+async fn start_slow_service() -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let answer = service_fn(|_: Request<Incoming>| async {
-                tokio::time::sleep(SLOW).await;
+                tokio::time::sleep(SERVICE_DELAY).await;
                 Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"{}"))))
             });
             tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), answer));
@@ -109,7 +113,7 @@ async fn slow() -> Result<SocketAddr> {
     Ok(address)
 }
 
-async fn burst(server: &ServerProcess, content_type: &str, program: &[u8]) -> Result<()> {
+async fn send_burst(server: &ServerProcess, content_type: &str, program: &[u8]) -> Result<()> {
     let client = BenchClient::new(server.address);
     let ask = || async {
         let request = Request::post("/query").header("content-type", content_type);
@@ -122,7 +126,7 @@ async fn burst(server: &ServerProcess, content_type: &str, program: &[u8]) -> Re
 }
 
 /// The megabytes that a million requests add, after a warm-up of a tenth of them.
-fn growth(
+fn measure_growth(
     server: &ServerProcess,
     sent: SentProgram<'_>,
     seen: &mut impl FnMut(&ServerProcess, String) -> Result<f64>,
@@ -130,7 +134,7 @@ fn growth(
     let send = |at_least: u64| -> Result<u64> {
         let mut requests = 0;
         while requests < at_least {
-            requests += round(server, sent, Duration::from_secs(5))?.requests;
+            requests += run_round(server, sent, Duration::from_secs(5))?.requests;
         }
         Ok(requests)
     };

@@ -21,16 +21,16 @@ use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
-use crate::process::{NOBODY, ServerProcess};
-use crate::{BenchTools, say};
+use crate::process::{ServerProcess, UNUSED_ADDRESS};
+use crate::{BenchTools, print_line};
 
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_millis(1200);
-const EVERY: Duration = Duration::from_millis(4);
+const QUERY_INTERVAL: Duration = Duration::from_millis(4);
 /// The other clients have the highest priority, as if they had machines of their own (only as root), and the
 /// abusive client the lowest, so that the gateway alone is measured.
-const FIRST: i32 = -20;
-const LAST: i32 = 19;
+const HIGHEST_PRIORITY: i32 = -20;
+const LOWEST_PRIORITY: i32 = 19;
 
 /// A kind of bad input: its name, its content type, its bytes.
 #[derive(Clone)]
@@ -51,16 +51,19 @@ struct NeighboursRow {
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let good = Bytes::from(std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?);
-    let server = ServerProcess::orfa(&tools.orfa, "0,1", NOBODY)?;
+    let good =
+        Bytes::from(std::fs::read(programs::build_program(&tools.orfa, "constant.c", folder.path())?)?);
+    let server = ServerProcess::start_orfa(&tools.orfa, "0,1", UNUSED_ADDRESS)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
-        .on_thread_start(|| _ = rustix::process::setpriority_process(None, FIRST))
+        .on_thread_start(|| _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY))
         .enable_all()
         .build()?;
     let rows = runtime.block_on(measure(&server, &good))?;
-    let added: Vec<(&str, f64)> = names(&rows).map(|name| (name, added(&rows, name))).collect();
-    added.iter().for_each(|(name, added)| say(&format!("  {name:<18} p99 of others {added:>+6.2} ms")));
+    let added: Vec<(&str, f64)> = input_names(&rows).map(|name| (name, added_p99(&rows, name))).collect();
+    added
+        .iter()
+        .for_each(|(name, added)| print_line(&format!("  {name:<18} p99 of others {added:>+6.2} ms")));
     let worst = added.iter().map(|(_, added)| *added).fold(f64::MIN, f64::max);
     let all: Vec<f64> = added.iter().map(|(_, added)| *added).collect();
     let against = format!("the same load without the stranger, median of {ROUNDS} rounds, worst kind");
@@ -72,20 +75,20 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
         against,
         spread: spread(&all),
     };
-    tools.results("neighbours", &rows, [("query.bad_input_p99_added_ms.worst".to_owned(), score)])
+    tools.write_results("neighbours", &rows, [("query.bad_input_p99_added_ms.worst".to_owned(), score)])
 }
 
-fn names(rows: &[NeighboursRow]) -> impl Iterator<Item = &'static str> + '_ {
+fn input_names(rows: &[NeighboursRow]) -> impl Iterator<Item = &'static str> + '_ {
     rows.iter().filter(|row| row.round == 0).map(|row| row.stranger)
 }
 
-fn added(rows: &[NeighboursRow], name: &str) -> f64 {
+fn added_p99(rows: &[NeighboursRow], name: &str) -> f64 {
     let of = rows.iter().filter(|row| row.stranger == name);
     median(&of.map(|row| row.meanwhile_p99_ms - row.alone_p99_ms).collect::<Vec<_>>())
 }
 
 /// The kinds of bad input.
-fn bad(good: &Bytes) -> Vec<BadInput> {
+fn bad_inputs(good: &Bytes) -> Vec<BadInput> {
     let program = |name, text: &'static str| BadInput {
         name,
         content_type: "text/javascript",
@@ -111,14 +114,14 @@ fn bad(good: &Bytes) -> Vec<BadInput> {
 
 async fn measure(server: &ServerProcess, good: &Bytes) -> Result<Vec<NeighboursRow>> {
     let client = Arc::new(BenchClient::new(server.address));
-    let strangers = bad(good);
-    neighbours(&client, good, Duration::from_millis(500)).await?;
+    let strangers = bad_inputs(good);
+    measure_neighbours(&client, good, Duration::from_millis(500)).await?;
     let mut rows = Vec::new();
     for round in 0..ROUNDS {
         for stranger in &strangers {
-            let alone = neighbours(&client, good, ROUND).await?;
-            let pest = pester(server.address, stranger.clone());
-            let meanwhile = neighbours(&client, good, ROUND).await?;
+            let alone = measure_neighbours(&client, good, ROUND).await?;
+            let pest = spawn_abuser(server.address, stranger.clone());
+            let meanwhile = measure_neighbours(&client, good, ROUND).await?;
             let sent = pest.join().map_err(|_| anyhow!("the abusive client panicked"))??;
             let (alone_p99_ms, meanwhile_p99_ms) = (percentile(&alone, 99), percentile(&meanwhile, 99));
             rows.push(NeighboursRow { stranger: stranger.name, round, sent, alone_p99_ms, meanwhile_p99_ms });
@@ -128,10 +131,10 @@ async fn measure(server: &ServerProcess, good: &Bytes) -> Result<Vec<NeighboursR
 }
 
 /// Sends a query every few milliseconds. Returns the time of each since it was due.
-async fn neighbours(client: &Arc<BenchClient>, program: &Bytes, time: Duration) -> Result<Vec<f64>> {
-    let (mut due, mut under_way, mut took) = (clock(time), JoinSet::new(), Vec::new());
+async fn measure_neighbours(client: &Arc<BenchClient>, program: &Bytes, time: Duration) -> Result<Vec<f64>> {
+    let (mut due, mut under_way, mut took) = (query_times(time), JoinSet::new(), Vec::new());
     while let Some(due) = due.recv().await {
-        let (client, request) = (Arc::clone(client), post("application/wasm", program.clone())?);
+        let (client, request) = (Arc::clone(client), query_request("application/wasm", program.clone())?);
         under_way.spawn(async move {
             let answer = client.send(request).await?;
             ensure!(answer.status.is_success(), "{}", String::from_utf8_lossy(&answer.body));
@@ -146,13 +149,13 @@ async fn neighbours(client: &Arc<BenchClient>, program: &Bytes, time: Duration) 
 
 /// Sends the times at which queries are due. A thread's sleep has a resolution of a tenth of a millisecond,
 /// whereas tokio's timer rounds up to whole ones, which would distort the measurement.
-fn clock(time: Duration) -> UnboundedReceiver<Instant> {
+fn query_times(time: Duration) -> UnboundedReceiver<Instant> {
     let (say, due) = unbounded_channel();
     std::thread::spawn(move || {
-        let _ = rustix::process::setpriority_process(None, FIRST);
+        let _ = rustix::process::setpriority_process(None, HIGHEST_PRIORITY);
         let (mut next, end) = (Instant::now(), Instant::now() + time);
         while next < end && say.send(next).is_ok() {
-            next += EVERY;
+            next += QUERY_INTERVAL;
             std::thread::sleep(next.saturating_duration_since(Instant::now()));
         }
     });
@@ -161,19 +164,19 @@ fn clock(time: Duration) -> UnboundedReceiver<Instant> {
 
 /// Sends bad input repeatedly, on a thread of its own, so that the cost of the abusive client itself is not
 /// attributed to the gateway. Returns the number of requests.
-fn pester(address: SocketAddr, stranger: BadInput) -> JoinHandle<Result<usize>> {
+fn spawn_abuser(address: SocketAddr, stranger: BadInput) -> JoinHandle<Result<usize>> {
     std::thread::spawn(move || {
-        rustix::process::setpriority_process(None, LAST)?;
+        rustix::process::setpriority_process(None, LOWEST_PRIORITY)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(send_bad(&BenchClient::new(address), &stranger))
+        runtime.block_on(send_bad_input(&BenchClient::new(address), &stranger))
     })
 }
 
-async fn send_bad(client: &BenchClient, stranger: &BadInput) -> Result<usize> {
+async fn send_bad_input(client: &BenchClient, stranger: &BadInput) -> Result<usize> {
     let (end, mut sent) = (Instant::now() + ROUND, 0);
     while Instant::now() < end {
         // A body that is too large may be refused before it is sent completely.
-        if let Ok(answer) = client.send(post(stranger.content_type, stranger.body.clone())?).await {
+        if let Ok(answer) = client.send(query_request(stranger.content_type, stranger.body.clone())?).await {
             let refused = answer.status.is_client_error() && answer.status != StatusCode::NOT_FOUND;
             ensure!(refused, "{} was answered {}", stranger.name, answer.status);
         }
@@ -183,6 +186,6 @@ async fn send_bad(client: &BenchClient, stranger: &BadInput) -> Result<usize> {
 }
 
 /// A request that sends a query.
-pub(crate) fn post(content_type: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
+pub(crate) fn query_request(content_type: &str, body: Bytes) -> Result<Request<Full<Bytes>>> {
     Ok(Request::post("/query").header("content-type", content_type).body(Full::new(body))?)
 }

@@ -21,28 +21,28 @@ use http_body_util::Full;
 use serde::Serialize;
 
 use crate::BenchTools;
-use crate::open::{self, MOST_UNDER_WAY, OpenLoopOutcome};
-use crate::process::{NOBODY, SERVER_CORE, ServerProcess, allow_open_files};
+use crate::open_loop::{self, MAX_IN_FLIGHT, OpenLoopOutcome};
+use crate::process::{SERVER_CORE, ServerProcess, UNUSED_ADDRESS, allow_open_files};
 use crate::progress::BenchProgress;
 
 /// The factor between offered load and capacity.
-const TIMES: f64 = 4.0;
+const OVERLOAD_FACTOR: f64 = 4.0;
 /// The share of the capacity that counts as unloaded.
-const CALM: f64 = 0.1;
+const CALM_SHARE: f64 = 0.1;
 const MINUTE: Duration = Duration::from_secs(60);
-const FIND: Duration = Duration::from_secs(5);
+const CALIBRATION_TIME: Duration = Duration::from_secs(5);
 const UNLOADED: Duration = Duration::from_secs(20);
 /// The number of clients that saturate the gateway while its capacity is measured: enough for one core, too
 /// few for load shedding.
 const CLIENTS: usize = 4;
 /// Connections that are opened in advance: an overload comes from clients that are connected already. Opening
 /// them would take the load's core longer than the measurement, and each waiting request needs one.
-const CONNECTED: usize = MOST_UNDER_WAY;
+const OPEN_CONNECTIONS: usize = MAX_IN_FLIGHT;
 /// The share of the capacity that must not be shed.
-const HALF: f64 = 0.5;
+const MIN_ADMITTED: f64 = 0.5;
 /// The processes that spin on each core next to a sequential client, and the number of its requests.
 const SPINNERS: usize = 2;
-const SEQUENTIAL: usize = 1_000;
+const SEQUENTIAL_REQUESTS: usize = 1_000;
 /// The time within which a 503 has to arrive.
 const SOON_MS: f64 = 10.0;
 const SAMPLE: Duration = Duration::from_millis(200);
@@ -66,27 +66,28 @@ struct OverloadRow {
 }
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
-    let find = tools.time(FIND);
-    let (unloaded, minute) = if tools.is_short { (FIND, FIND) } else { (UNLOADED, MINUTE) };
+    let find = tools.round_time(CALIBRATION_TIME);
+    let (unloaded, minute) =
+        if tools.is_short { (CALIBRATION_TIME, CALIBRATION_TIME) } else { (UNLOADED, MINUTE) };
     let progress = BenchProgress::new(tools, find * 2 + unloaded + minute);
-    allow_open_files(MOST_UNDER_WAY as u64 + 1_000)?;
-    let program = Bytes::from(std::fs::read(programs::program("work.js"))?);
-    let server = ServerProcess::orfa(&tools.orfa, SERVER_CORE, NOBODY)?;
+    allow_open_files(MAX_IN_FLIGHT as u64 + 1_000)?;
+    let program = Bytes::from(std::fs::read(programs::program_path("work.js"))?);
+    let server = ServerProcess::start_orfa(&tools.orfa, SERVER_CORE, UNUSED_ADDRESS)?;
     let ask = || {
         let request = Request::post("/query").header("content-type", "text/javascript");
         Ok(request.body(Full::new(program.clone()))?)
     };
-    open::run(open::keep_busy(server.address, CLIENTS, find, ask))??;
-    let busy = open::run(open::keep_busy(server.address, CLIENTS, find, ask))??;
-    let capacity =
-        busy.iter().filter(|answered| is(answered, StatusCode::OK)).count() as f64 / find.as_secs_f64();
-    progress.say(&format!("capacity {capacity:.0} a second"));
+    open_loop::run(open_loop::keep_busy(server.address, CLIENTS, find, ask))??;
+    let busy = open_loop::run(open_loop::keep_busy(server.address, CLIENTS, find, ask))??;
+    let capacity = busy.iter().filter(|answered| has_status(answered, StatusCode::OK)).count() as f64
+        / find.as_secs_f64();
+    progress.report(&format!("capacity {capacity:.0} a second"));
     ensure!(capacity > 0.0, "no query was answered: {:?}", busy.first());
     let mut rows = Vec::new();
     for (load, per_second, time) in [
-        ("unloaded", capacity * CALM, unloaded),
-        ("half", capacity * HALF, minute),
-        ("overload", capacity * TIMES, minute),
+        ("unloaded", capacity * CALM_SHARE, unloaded),
+        ("half", capacity * MIN_ADMITTED, minute),
+        ("overload", capacity * OVERLOAD_FACTOR, minute),
     ] {
         let before = server.usage()?.rss;
         let offered = async {
@@ -94,14 +95,14 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
             // Idle connections are closed after a minute, which is the duration of this load, so a request
             // could meet the end of its connection.
             let many = if load == "overload" { &client } else { &beside };
-            many.open(CONNECTED).await?;
-            let answered = open::offer_over(client, per_second, time, ask).await;
+            many.open(OPEN_CONNECTIONS).await?;
+            let answered = open_loop::offer_over(client, per_second, time, ask).await;
             drop(beside);
             answered
         };
-        let (answered, highest) = open::run(open::with_highest(&server, SAMPLE, offered))??;
-        let row = row(load, per_second, &answered?, (before, highest));
-        progress.say(&format!(
+        let (answered, highest) = open_loop::run(open_loop::with_peak_memory(&server, SAMPLE, offered))??;
+        let row = summarize_outcomes(load, per_second, &answered?, (before, highest));
+        progress.report(&format!(
             "{load}: {:.0} a second offered, {:.1} % admitted, p50 {:.2} ms, p99 {:.2} ms, at most {:.0} MB",
             row.offered_per_second,
             row.admitted as f64 * 100.0 / row.answered.max(1) as f64,
@@ -110,14 +111,18 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
             row.rss_highest_mb
         ));
         if row.shed + row.others > 0 {
-            progress.say(&format!(
+            progress.report(&format!(
                 "  {} shed, p50 {:.2} ms, p99 {:.2} ms, {:.2} % within {SOON_MS} ms; {} others",
                 row.shed, row.shed_p50_ms, row.shed_p99_ms, row.shed_within_10_ms_percent, row.others
             ));
         }
         rows.push(row);
     }
-    rows.push(beside_spinners(&server, &ask, if tools.is_short { SEQUENTIAL / 20 } else { SEQUENTIAL })?);
+    rows.push(measure_beside_spinners(
+        &server,
+        &ask,
+        if tools.is_short { SEQUENTIAL_REQUESTS / 20 } else { SEQUENTIAL_REQUESTS },
+    )?);
     let shed = |load| rows.iter().find(|row| row.load == load).map_or(0, |row| row.shed + row.others);
     let none = |name: &str, load, against: &str| {
         let score = HeadlineScore {
@@ -147,7 +152,7 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
         spread: 0.0,
     };
     let scores = scores.into_iter().chain([("gateway.overload.p99_ratio".to_owned(), score)]);
-    tools.results("overload", &rows, scores)
+    tools.write_results("overload", &rows, scores)
 }
 
 /// A process that spins on a core until it is dropped.
@@ -170,7 +175,7 @@ impl Drop for SpinnerProcess {
 }
 
 /// The outcomes of sequential requests while other processes occupy the cores.
-fn beside_spinners(
+fn measure_beside_spinners(
     server: &ServerProcess,
     ask: &impl Fn() -> Result<Request<Full<Bytes>>>,
     requests: usize,
@@ -180,31 +185,31 @@ fn beside_spinners(
     let spinners: Vec<SpinnerProcess> =
         (0..cores).flat_map(|core| [core; SPINNERS]).map(SpinnerProcess::start).collect::<Result<_>>()?;
     let started = Instant::now();
-    let answered = open::run(async {
+    let answered = open_loop::run(async {
         let client = Arc::new(BenchClient::new(server.address));
         let mut answered = Vec::with_capacity(requests);
         for _ in 0..requests {
-            answered.push(open::ask(Arc::clone(&client), ask()?, Instant::now()).await);
+            answered.push(open_loop::send_request(Arc::clone(&client), ask()?, Instant::now()).await);
         }
         anyhow::Ok(answered)
     })??;
     let per_second = requests as f64 / started.elapsed().as_secs_f64();
     drop(spinners);
-    Ok(row("beside spinners", per_second, &answered, (before, server.usage()?.rss)))
+    Ok(summarize_outcomes("beside spinners", per_second, &answered, (before, server.usage()?.rss)))
 }
 
-fn is(answered: &OpenLoopOutcome, status: StatusCode) -> bool {
+fn has_status(answered: &OpenLoopOutcome, status: StatusCode) -> bool {
     answered.status == Some(status)
 }
 
-fn row(
+fn summarize_outcomes(
     load: &'static str,
     offered_per_second: f64,
     answered: &[OpenLoopOutcome],
     (before, highest): (u64, u64),
 ) -> OverloadRow {
     let times = |status: StatusCode| -> Vec<f64> {
-        answered.iter().filter(|answered| is(answered, status)).map(|answered| answered.ms).collect()
+        answered.iter().filter(|answered| has_status(answered, status)).map(|answered| answered.ms).collect()
     };
     let (admitted, shed) = (times(StatusCode::OK), times(StatusCode::SERVICE_UNAVAILABLE));
     let soon = shed.iter().filter(|ms| **ms <= SOON_MS).count();

@@ -11,9 +11,9 @@ use http::Request;
 use serde::Serialize;
 
 use crate::BenchTools;
-use crate::awake::BusyService;
+use crate::busy_polling::BusyService;
 use crate::load::{LoadRound, RepeatedRequests, load};
-use crate::open;
+use crate::open_loop;
 use crate::process::ServerProcess;
 use crate::progress::BenchProgress;
 use crate::rivals::{ClientProtocol, RivalProxy};
@@ -29,7 +29,7 @@ const CASES: [ProxyCase; 3] = [
 ];
 /// The load that never sleeps: its name in the rows, and the number of rounds.
 const AWAKE: &str = "http1, 1 KB, awake";
-const AWAKE_ROUNDS: usize = 3;
+const BUSY_POLLING_ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_secs(1);
 /// A rate at which no server is busy.
@@ -55,25 +55,25 @@ enum ProxyRow {
 }
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
-    let (proxies, time) = (RivalProxy::present(tools), tools.time(ROUND));
-    let rounds = CASES.iter().map(|(.., rounds)| rounds).sum::<usize>() + AWAKE_ROUNDS + 1;
+    let (proxies, time) = (RivalProxy::installed(tools), tools.round_time(ROUND));
+    let rounds = CASES.iter().map(|(.., rounds)| rounds).sum::<usize>() + BUSY_POLLING_ROUNDS + 1;
     let warm_up = WARM_UP * (CASES.len() as u32 + 2);
     let progress = BenchProgress::new(tools, (time * rounds as u32 + warm_up) * proxies.len() as u32);
-    let upstream = ServerProcess::upstream(&tools.upstream)?;
+    let upstream = ServerProcess::start_upstream(&tools.upstream)?;
     let mut rows = Vec::new();
-    awake(tools, &proxies, &progress, &mut rows)?;
+    run_busy_polling(tools, &proxies, &progress, &mut rows)?;
     for case in CASES {
-        busy(tools, &upstream, &proxies, case, &progress, &mut rows)?;
+        run_case(tools, &upstream, &proxies, case, &progress, &mut rows)?;
     }
     for proxy in &proxies {
-        rows.push(calm(tools, &upstream, *proxy, &progress)?);
+        rows.push(measure_latency(tools, &upstream, *proxy, &progress)?);
     }
-    let scores = [against(&rows, RivalProxy::Nginx, 0.6), against(&rows, RivalProxy::Envoy, 1.8)];
-    tools.results("proxy", &rows, scores.into_iter().flatten())
+    let scores = [rival_ratio(&rows, RivalProxy::Nginx, 0.6), rival_ratio(&rows, RivalProxy::Envoy, 1.8)];
+    tools.write_results("proxy", &rows, scores.into_iter().flatten())
 }
 
 /// Runs rounds of the load that never sleeps, with the proxies in turn.
-fn awake(
+fn run_busy_polling(
     tools: &BenchTools,
     proxies: &[RivalProxy],
     progress: &BenchProgress,
@@ -86,16 +86,16 @@ fn awake(
         load.load(&server, WARM_UP).with_context(|| format!("{} ({AWAKE})", proxy.name()))?;
         servers.push((proxy.name(), server));
     }
-    for round in 0..tools.rounds(AWAKE_ROUNDS) {
+    for round in 0..tools.rounds(BUSY_POLLING_ROUNDS) {
         for (server, running) in &servers {
-            rows.push(row(server, AWAKE, round, load.load(running, tools.time(ROUND))?, progress));
+            rows.push(busy_row(server, AWAKE, round, load.load(running, tools.round_time(ROUND))?, progress));
         }
     }
     Ok(())
 }
 
 /// Runs rounds of one case, with the proxies in turn.
-fn busy(
+fn run_case(
     tools: &BenchTools,
     upstream: &ServerProcess,
     proxies: &[RivalProxy],
@@ -111,13 +111,19 @@ fn busy(
     }
     for round in 0..tools.rounds(rounds) {
         for (server, running) in &servers {
-            rows.push(row(server, asked, round, load(running, what, tools.time(ROUND))?, progress));
+            rows.push(busy_row(
+                server,
+                asked,
+                round,
+                load(running, what, tools.round_time(ROUND))?,
+                progress,
+            ));
         }
     }
     Ok(())
 }
 
-fn row(
+fn busy_row(
     server: &'static str,
     asked: &'static str,
     round: usize,
@@ -127,14 +133,14 @@ fn row(
     let LoadRound { requests, per_second, cpu_us } = measured;
     let per_cpu_second = 1e6 / cpu_us;
     let busy = per_second * cpu_us / 1e4;
-    progress.say(&format!(
+    progress.report(&format!(
         "{asked:<17} {server:<5} {per_cpu_second:>6.0} a CPU s, {per_second:>6.0} a s ({busy:.0} % of a core)"
     ));
     ProxyRow::Busy { server, asked, round, requests, per_second, per_cpu_second }
 }
 
 /// The latency of a request without other load.
-fn calm(
+fn measure_latency(
     tools: &BenchTools,
     upstream: &ServerProcess,
     proxy: RivalProxy,
@@ -142,18 +148,18 @@ fn calm(
 ) -> Result<ProxyRow> {
     let server = proxy.start(tools, upstream.address, ClientProtocol::Http1)?;
     let ask = || Ok(Request::get("/small").body(http_body_util::Full::default())?);
-    let offer = |time| open::run(open::offer(server.address, CALM, time, ask));
+    let offer = |time| open_loop::run(open_loop::offer(server.address, CALM, time, ask));
     offer(WARM_UP)??;
-    let answered = offer(tools.time(ROUND))??;
+    let answered = offer(tools.round_time(ROUND))??;
     let times: Vec<f64> = answered.iter().map(|answered| answered.ms).collect();
     let (p50_ms, p99_ms) = (percentile(&times, 50), percentile(&times, 99));
     let (server, asked) = (proxy.name(), format!("http1, 1 KB, {CALM:.0} a second"));
-    progress.say(&format!("{asked} {server:<5} p50 {p50_ms:.3} ms, p99 {p99_ms:.3} ms"));
+    progress.report(&format!("{asked} {server:<5} p50 {p50_ms:.3} ms, p99 {p99_ms:.3} ms"));
     Ok(ProxyRow::Calm { server, asked, p50_ms, p99_ms })
 }
 
 /// The ratio of our requests per CPU second to a rival's, by round; `None` if the rival is not installed.
-fn against(rows: &[ProxyRow], rival: RivalProxy, target: f64) -> Option<(String, HeadlineScore)> {
+fn rival_ratio(rows: &[ProxyRow], rival: RivalProxy, target: f64) -> Option<(String, HeadlineScore)> {
     let of = |wanted: RivalProxy| -> Vec<f64> {
         let figure = |row: &ProxyRow| match row {
             ProxyRow::Busy { server, asked: HEADLINE, per_cpu_second, .. } if *server == wanted.name() => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use benches::client::{BenchClient, BenchResponse};
-use benches::programs::{build, program, token};
+use benches::programs::{build_program, cache_token, program_path};
 use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use bytes::Bytes;
@@ -19,9 +19,9 @@ use serde::Serialize;
 
 use crate::BenchTools;
 use crate::load::{LoadRound, RepeatedRequests, load};
-use crate::process::{NOBODY, SERVER_CORE, ServerProcess};
+use crate::process::{SERVER_CORE, ServerProcess, UNUSED_ADDRESS};
 use crate::progress::BenchProgress;
-use crate::rivals::{graphql, workerd};
+use crate::rivals::{start_graphql, start_workerd};
 
 const ROUNDS: usize = 8;
 const ROUND: Duration = Duration::from_secs(1);
@@ -29,14 +29,14 @@ const ROUND: Duration = Duration::from_secs(1);
 const WARM_UPS: u64 = 40_000;
 const WARM_UP: Duration = Duration::from_secs(1);
 /// The maximum number of warm-up rounds, on a slow machine.
-const PATIENCE: usize = 12;
+const MAX_WARM_UPS: usize = 12;
 const HELLO: &str = "hello world";
 
 /// A variant of "hello world" with its server.
 struct HelloVariant<'a> {
     name: &'static str,
     server: &'a ServerProcess,
-    asks: RepeatedPost,
+    request: RepeatedPost,
 }
 
 /// A POST request that is repeated.
@@ -65,17 +65,19 @@ struct QueryRow {
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let c = std::fs::read(build(&tools.orfa, "constant.c", folder.path())?)?;
-    let javascript = std::fs::read(program("constant.js"))?;
-    let (floor, orfa) =
-        (ServerProcess::floor(&tools.floor)?, ServerProcess::orfa(&tools.orfa, SERVER_CORE, NOBODY)?);
-    let (graphql, workerd) = (graphql(tools)?, workerd(tools, SERVER_CORE, &[])?);
+    let c = std::fs::read(build_program(&tools.orfa, "constant.c", folder.path())?)?;
+    let javascript = std::fs::read(program_path("constant.js"))?;
+    let (floor, orfa) = (
+        ServerProcess::start_floor(&tools.floor)?,
+        ServerProcess::start_orfa(&tools.orfa, SERVER_CORE, UNUSED_ADDRESS)?,
+    );
+    let (graphql, workerd) = (start_graphql(tools)?, start_workerd(tools, SERVER_CORE, &[])?);
     let (c, javascript) =
         (RepeatedPost::query("application/wasm", c), RepeatedPost::query("text/javascript", javascript));
     let mut ways = vec![
-        HelloVariant { name: "floor", server: &floor, asks: c.clone() },
-        HelloVariant { name: "query.c", server: &orfa, asks: c.clone() },
-        HelloVariant { name: "query.js", server: &orfa, asks: javascript.clone() },
+        HelloVariant { name: "floor", server: &floor, request: c.clone() },
+        HelloVariant { name: "query.c", server: &orfa, request: c.clone() },
+        HelloVariant { name: "query.js", server: &orfa, request: javascript.clone() },
     ];
     let kept = [
         ("query.c.code", &c, "code"),
@@ -84,42 +86,42 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
         ("query.js.instance", &javascript, "instance"),
     ];
     for (name, asks, mode) in kept {
-        ways.push(HelloVariant { name, server: &orfa, asks: asks.kept(&orfa, mode)? });
+        ways.push(HelloVariant { name, server: &orfa, request: asks.with_orfa_token(&orfa, mode)? });
     }
     ways.extend(graphql.iter().map(|server| HelloVariant {
         name: "graphql",
         server,
-        asks: RepeatedPost::graphql(),
+        request: RepeatedPost::graphql(),
     }));
     if let Some(server) = &workerd {
         let asks = RepeatedPost::workerd(javascript.body);
-        let by_token = asks.token(server)?;
-        ways.push(HelloVariant { name: "workerd.program", server, asks });
-        ways.push(HelloVariant { name: "workerd.token", server, asks: by_token });
+        let by_token = asks.with_workerd_token(server)?;
+        ways.push(HelloVariant { name: "workerd.program", server, request: asks });
+        ways.push(HelloVariant { name: "workerd.token", server, request: by_token });
     }
     let rows = measure(tools, &ways)?;
     let (kernel, scores) = (kernel::measure(tools, &ways)?, scores(&rows));
     let rows =
         rows.into_iter().map(QueryResultRow::Round).chain(kernel.into_iter().map(QueryResultRow::Kernel));
-    tools.results("query", &rows.collect::<Vec<_>>(), scores)
+    tools.write_results("query", &rows.collect::<Vec<_>>(), scores)
 }
 
 /// Runs rounds of all variants in turn.
 fn measure(tools: &BenchTools, ways: &[HelloVariant<'_>]) -> Result<Vec<QueryRow>> {
     let rounds = tools.rounds(ROUNDS);
-    let time = tools.time(ROUND);
+    let time = tools.round_time(ROUND);
     let progress = BenchProgress::new(tools, (time * rounds as u32 + 2 * WARM_UP) * ways.len() as u32);
     for way in ways {
-        way.asks.check(way.server).with_context(|| way.name)?;
+        way.request.check_greeting(way.server).with_context(|| way.name)?;
         way.warm_up().with_context(|| way.name)?;
     }
     let mut rows = Vec::new();
     for round in 0..rounds {
-        for HelloVariant { name, server, asks } in ways {
+        for HelloVariant { name, server, request: asks } in ways {
             let measured =
-                load(server, RepeatedRequests::Script(&asks.script()), time).with_context(|| *name)?;
+                load(server, RepeatedRequests::Script(&asks.lua_script()), time).with_context(|| *name)?;
             let LoadRound { per_second, cpu_us, .. } = measured;
-            progress.say(&format!("{name:<17} {per_second:>9.0} requests/s  {cpu_us:>6.1} us CPU"));
+            progress.report(&format!("{name:<17} {per_second:>9.0} requests/s  {cpu_us:>6.1} us CPU"));
             rows.push(QueryRow { server: name, round, measured });
         }
     }
@@ -128,8 +130,8 @@ fn measure(tools: &BenchTools, ways: &[HelloVariant<'_>]) -> Result<Vec<QueryRow
 
 impl HelloVariant<'_> {
     fn warm_up(&self) -> Result<()> {
-        let (script, mut requests) = (self.asks.script(), 0);
-        for _ in 0..PATIENCE {
+        let (script, mut requests) = (self.request.lua_script(), 0);
+        for _ in 0..MAX_WARM_UPS {
             requests += load(self.server, RepeatedRequests::Script(&script), WARM_UP)?.requests;
             if requests >= WARM_UPS {
                 break;
@@ -154,24 +156,24 @@ impl RepeatedPost {
     }
 
     /// Returns the request with ORFA's token in place of the program, in a mode.
-    fn kept(&self, orfa: &ServerProcess, mode: &'static str) -> Result<Self> {
+    fn with_orfa_token(&self, orfa: &ServerProcess, mode: &'static str) -> Result<Self> {
         let mut first = self.clone();
         first.headers.push(("orfa-cache", mode.to_owned()));
         let mut headers = self.headers.clone();
-        headers.push(("orfa-cache", token(&first.ask(orfa)?.headers, mode)?));
+        headers.push(("orfa-cache", cache_token(&first.send(orfa)?.headers, mode)?));
         Ok(Self { path: self.path, headers, body: Vec::new() })
     }
 
     /// Returns the request with workerd's token in place of the program.
-    fn token(&self, workerd: &ServerProcess) -> Result<Self> {
-        let answer = self.ask(workerd)?;
+    fn with_workerd_token(&self, workerd: &ServerProcess) -> Result<Self> {
+        let answer = self.send(workerd)?;
         let token = answer.headers.get("token").context("workerd gave no token")?.to_str()?.to_owned();
         Ok(Self { path: self.path, headers: vec![("token", token)], body: Vec::new() })
     }
 
     /// Checks that the response is the greeting.
-    fn check(&self, server: &ServerProcess) -> Result<()> {
-        let answer = self.ask(server)?;
+    fn check_greeting(&self, server: &ServerProcess) -> Result<()> {
+        let answer = self.send(server)?;
         let text = String::from_utf8_lossy(&answer.body);
         let graphql = format!(r#"{{"data":{{"hello":"{HELLO}"}}}}"#);
         ensure!(text == HELLO || text == graphql, "the response is {} {text}", answer.status);
@@ -179,7 +181,7 @@ impl RepeatedPost {
     }
 
     /// Sends the request once.
-    fn ask(&self, server: &ServerProcess) -> Result<BenchResponse> {
+    fn send(&self, server: &ServerProcess) -> Result<BenchResponse> {
         let mut request = Request::post(self.path);
         for (name, value) in &self.headers {
             request = request.header(*name, value);
@@ -191,7 +193,7 @@ impl RepeatedPost {
     }
 
     /// The request as a Lua script for wrk.
-    fn script(&self) -> String {
+    fn lua_script(&self) -> String {
         let body: String = self.body.iter().map(|byte| format!("\\{byte:03}")).collect();
         let mut script = format!("wrk.method = 'POST'\nwrk.path = '{}'\nwrk.body = '{body}'\n", self.path);
         for (name, value) in &self.headers {
@@ -204,17 +206,18 @@ impl RepeatedPost {
 /// The headlines, without those of rivals that are not installed.
 fn scores(rows: &[QueryRow]) -> Vec<(String, HeadlineScore)> {
     let over = |server, name, target| {
-        let values = pairs(rows, server, "floor", |ours, floor| ours - floor);
-        let against = format!("a bare hyper server that answers a constant, {}", costs(rows, "floor"));
+        let values = compare_rounds(rows, server, "floor", |ours, floor| ours - floor);
+        let against =
+            format!("a bare hyper server that answers a constant, {}", describe_cost(rows, "floor"));
         score(name, values, ("us", BetterDirection::Lower, target), against)
     };
     let faster = |server, name, target, rival| {
-        let values = pairs(rows, server, rival, |ours, theirs| theirs / ours);
-        score(name, values, ("ratio", BetterDirection::Higher, target), costs(rows, rival))
+        let values = compare_rounds(rows, server, rival, |ours, theirs| theirs / ours);
+        score(name, values, ("ratio", BetterDirection::Higher, target), describe_cost(rows, rival))
     };
     let cheaper = |server, name, target, rival| {
-        let values = pairs(rows, server, rival, |ours, theirs| ours / theirs);
-        score(name, values, ("ratio", BetterDirection::Lower, target), costs(rows, rival))
+        let values = compare_rounds(rows, server, rival, |ours, theirs| ours / theirs);
+        score(name, values, ("ratio", BetterDirection::Lower, target), describe_cost(rows, rival))
     };
     let scores = [
         over("query.c", "query.fresh.cpu_us_over_floor", 18.0),
@@ -230,16 +233,20 @@ fn scores(rows: &[QueryRow]) -> Vec<(String, HeadlineScore)> {
 }
 
 /// A description such as `graphql: 96.0 us CPU a request`.
-fn costs(rows: &[QueryRow], server: &str) -> String {
-    format!("{server}: {:.1} us CPU a request", median(&cpu(rows, server)))
+fn describe_cost(rows: &[QueryRow], server: &str) -> String {
+    format!("{server}: {:.1} us CPU a request", median(&cpu_per_request(rows, server)))
 }
 
 /// A figure of the CPU time per request of two servers, by round.
-fn pairs(rows: &[QueryRow], ours: &str, theirs: &str, figure: impl Fn(f64, f64) -> f64) -> Vec<f64> {
-    cpu(rows, ours).iter().zip(cpu(rows, theirs)).map(|(ours, theirs)| figure(*ours, theirs)).collect()
+fn compare_rounds(rows: &[QueryRow], ours: &str, theirs: &str, figure: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    cpu_per_request(rows, ours)
+        .iter()
+        .zip(cpu_per_request(rows, theirs))
+        .map(|(ours, theirs)| figure(*ours, theirs))
+        .collect()
 }
 
-fn cpu(rows: &[QueryRow], server: &str) -> Vec<f64> {
+fn cpu_per_request(rows: &[QueryRow], server: &str) -> Vec<f64> {
     rows.iter().filter(|row| row.server == server).map(|row| row.measured.cpu_us).collect()
 }
 
@@ -261,7 +268,7 @@ mod tests {
     #[test]
     fn wrk_scripts_escape_any_program() {
         let asks = RepeatedPost::query("application/wasm", vec![0, b'\'', b'\n', 255]);
-        assert!(asks.script().contains(r"wrk.body = '\000\039\010\255'"), "{}", asks.script());
+        assert!(asks.lua_script().contains(r"wrk.body = '\000\039\010\255'"), "{}", asks.lua_script());
     }
 
     #[test]

@@ -23,17 +23,17 @@ use tokio::task::JoinSet;
 
 use crate::process::{SERVER_CORE, ServerProcess};
 use crate::progress::BenchProgress;
-use crate::service::{BenchService, BenchServiceResponse, text};
-use crate::{BenchTools, open};
+use crate::service::{BenchService, BenchServiceResponse, text_response};
+use crate::{BenchTools, open_loop};
 
 const RELOADS: usize = 100;
 const CHANGES: usize = 10;
 /// The number of clients with sequential requests.
 const CLIENTS: usize = 16;
 /// The latency of every hundredth request, so that some are always in flight.
-const SLOW: Duration = Duration::from_millis(300);
+const SLOW_LATENCY: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(20);
+const RELOAD_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Serialize)]
 struct ReloadRow {
@@ -58,7 +58,7 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let (reloads, changes) = if tools.is_short { (10, 2) } else { (RELOADS, CHANGES) };
     let progress =
         BenchProgress::new(tools, PAUSE * 2 * reloads as u32 + Duration::from_secs(2) * changes as u32);
-    let rows = open::run(measure(tools, reloads, changes, &progress))??;
+    let rows = open_loop::run(measure(tools, reloads, changes, &progress))??;
     let bad = rows.iter().map(|row| row.failed + row.mixed).sum::<u64>();
     let requests = rows.iter().map(|row| row.requests).sum::<u64>();
     let score = HeadlineScore {
@@ -71,7 +71,7 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
         ),
         spread: 0.0,
     };
-    tools.results("reload", &rows, [("gateway.reload.failed".to_owned(), score)])
+    tools.write_results("reload", &rows, [("gateway.reload.failed".to_owned(), score)])
 }
 
 /// The results of reloads that change a filter's configuration.
@@ -84,24 +84,24 @@ pub(crate) struct FilterReloads {
 }
 
 /// Reloads where a filter with this module sets the header: `programs/name.wat`.
-pub(crate) fn filtered(tools: &BenchTools, module: &Path) -> Result<FilterReloads> {
+pub(crate) fn measure_filter_reloads(tools: &BenchTools, module: &Path) -> Result<FilterReloads> {
     let times = if tools.is_short { 10 } else { RELOADS };
     let progress = BenchProgress::new(tools, PAUSE * 2 * times as u32);
-    open::run(async {
+    open_loop::run(async {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (one, other) = (
-            BenchService::start(any, |request| answer("one", request))?,
-            BenchService::start(any, |request| answer("other", request))?,
+            BenchService::start(any, |request| serve_request("one", request))?,
+            BenchService::start(any, |request| serve_request("other", request))?,
         );
         let configs = [with_filter("one", &one, module), with_filter("other", &other, module)];
-        let server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
+        let server = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
         let tally = Arc::<ReloadCounts>::default();
-        let load = busy(server.address, &tally);
+        let load = spawn_clients(server.address, &tally);
         reload(&server, &configs, times / 2).await?;
         let before = server.usage()?.rss;
         reload(&server, &configs, times / 2).await?;
         let growth_mb = (server.usage()?.rss as f64 - before as f64) / 1e6;
-        let row = row("reloads of a filter", times, tally, load, &progress).await?;
+        let row = summarize_tally("reloads of a filter", times, tally, load, &progress).await?;
         Ok(FilterReloads {
             times,
             requests: row.requests,
@@ -117,7 +117,7 @@ async fn reload(server: &ServerProcess, configs: &[String; 2], times: usize) -> 
         let (name, yaml) = [("one", &configs[0]), ("other", &configs[1])][number % 2];
         server.rewrite(yaml)?;
         server.signal(Signal::HUP)?;
-        answered_by(server.address, name).await?;
+        wait_for_config(server.address, name).await?;
         tokio::time::sleep(PAUSE).await;
     }
     Ok(())
@@ -131,23 +131,23 @@ async fn measure(
 ) -> Result<Vec<ReloadRow>> {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let (one, other) = (
-        BenchService::start(any, |request| answer("one", request))?,
-        BenchService::start(any, |request| answer("other", request))?,
+        BenchService::start(any, |request| serve_request("one", request))?,
+        BenchService::start(any, |request| serve_request("other", request))?,
     );
     let configs = [config("one", &one), config("other", &other)];
-    let mut server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
+    let mut server = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
     let mut rows = Vec::new();
     let tally = Arc::<ReloadCounts>::default();
-    let load = busy(server.address, &tally);
+    let load = spawn_clients(server.address, &tally);
     reload(&server, &configs, reloads).await?;
-    rows.push(row("reloads", reloads, tally, load, progress).await?);
+    rows.push(summarize_tally("reloads", reloads, tally, load, progress).await?);
     let tally = Arc::<ReloadCounts>::default();
-    let load = busy(server.address, &tally);
+    let load = spawn_clients(server.address, &tally);
     for _ in 0..changes {
-        server.succeed().await?;
+        server.start_successor().await?;
         tokio::time::sleep(PAUSE).await;
     }
-    rows.push(row("changes of the binary", changes, tally, load, progress).await?);
+    rows.push(summarize_tally("changes of the binary", changes, tally, load, progress).await?);
     Ok(rows)
 }
 
@@ -172,23 +172,23 @@ fn with_filter(name: &str, service: &BenchService, module: &Path) -> String {
 }
 
 /// Responds with the service's own name, and the name that the gateway set.
-async fn answer(name: &'static str, request: Request<Incoming>) -> BenchServiceResponse {
+async fn serve_request(name: &'static str, request: Request<Incoming>) -> BenchServiceResponse {
     if request.uri().path() == "/slow" {
-        tokio::time::sleep(SLOW).await;
+        tokio::time::sleep(SLOW_LATENCY).await;
     }
     let configured =
         request.headers().get("x-config").and_then(|value| value.to_str().ok()).unwrap_or("nothing");
-    text(format!("{name} {configured}"))
+    text_response(format!("{name} {configured}"))
 }
 
-fn busy(address: SocketAddr, tally: &Arc<ReloadCounts>) -> JoinSet<Result<()>> {
+fn spawn_clients(address: SocketAddr, tally: &Arc<ReloadCounts>) -> JoinSet<Result<()>> {
     let client = Arc::new(BenchClient::new(address));
     let mut clients = JoinSet::new();
-    (0..CLIENTS).for_each(|_| _ = clients.spawn(ask(Arc::clone(&client), Arc::clone(tally))));
+    (0..CLIENTS).for_each(|_| _ = clients.spawn(send_requests(Arc::clone(&client), Arc::clone(tally))));
     clients
 }
 
-async fn ask(client: Arc<BenchClient>, tally: Arc<ReloadCounts>) -> Result<()> {
+async fn send_requests(client: Arc<BenchClient>, tally: Arc<ReloadCounts>) -> Result<()> {
     while !tally.is_over.load(Relaxed) {
         let number = tally.requests.fetch_add(1, Relaxed);
         let path = if number.is_multiple_of(100) { "/slow" } else { "/" };
@@ -206,7 +206,7 @@ async fn ask(client: Arc<BenchClient>, tally: Arc<ReloadCounts>) -> Result<()> {
     Ok(())
 }
 
-async fn row(
+async fn summarize_tally(
     what: &'static str,
     times: usize,
     tally: Arc<ReloadCounts>,
@@ -224,7 +224,7 @@ async fn row(
         mixed: read(&tally.mixed),
         longest_ms: read(&tally.longest_us) as f64 / 1e3,
     };
-    progress.say(&format!(
+    progress.report(&format!(
         "{times} {what}: {} requests, {} failed, {} mixed, the longest took {:.0} ms",
         row.requests, row.failed, row.mixed, row.longest_ms
     ));
@@ -232,8 +232,8 @@ async fn row(
 }
 
 /// Waits until the gateway uses this config.
-async fn answered_by(address: SocketAddr, name: &str) -> Result<()> {
-    let (client, end) = (BenchClient::new(address), Instant::now() + PATIENCE);
+async fn wait_for_config(address: SocketAddr, name: &str) -> Result<()> {
+    let (client, end) = (BenchClient::new(address), Instant::now() + RELOAD_TIMEOUT);
     while Instant::now() < end {
         let answer = client.send(Request::get("/").body(Full::<Bytes>::default())?).await;
         if answer.is_ok_and(|answer| answer.body.starts_with(name.as_bytes())) {
@@ -241,5 +241,5 @@ async fn answered_by(address: SocketAddr, name: &str) -> Result<()> {
         }
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    bail!("{} s after SIGHUP the gateway still had its old config", PATIENCE.as_secs())
+    bail!("{} s after SIGHUP the gateway still had its old config", RELOAD_TIMEOUT.as_secs())
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::process::{NOBODY, SERVER_CORE, ServerProcess, pinned};
-use crate::{BenchTools, say};
+use crate::process::{SERVER_CORE, ServerProcess, UNUSED_ADDRESS, pinned_command};
+use crate::{BenchTools, print_line};
 
 /// The start timeout of a gateway on Node.
 const SLOW_START: Duration = Duration::from_secs(60);
@@ -51,8 +51,8 @@ impl RivalProxy {
     }
 
     /// All installed proxies. Reports missing ones.
-    pub(crate) fn present(tools: &BenchTools) -> Vec<Self> {
-        let is_there = |rival: &Self| *rival == Self::Orfa || present(tools, rival.name()).is_some();
+    pub(crate) fn installed(tools: &BenchTools) -> Vec<Self> {
+        let is_there = |rival: &Self| *rival == Self::Orfa || installed_path(tools, rival.name()).is_some();
         [Self::Orfa, Self::Nginx, Self::Envoy].into_iter().filter(is_there).collect()
     }
 
@@ -75,14 +75,17 @@ impl RivalProxy {
         filter: RivalTreatment<'_>,
     ) -> Result<ServerProcess> {
         match self {
-            Self::Orfa => ServerProcess::gateway(&tools.orfa, SERVER_CORE, &orfas(upstream, filter)),
+            Self::Orfa => {
+                ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &orfa_config(upstream, filter))
+            }
             Self::Nginx => {
                 let http2 = if speaks == ClientProtocol::Http2 { "http2" } else { "" };
                 ServerProcess::start(|address, folder| {
                     // The worker runs as `nobody` and has to access the folder.
                     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
-                    let config = filled("nginx.conf", folder, address, upstream, &[("@HTTP2@", http2)])?;
-                    let mut command = pinned(SERVER_CORE, &tools.rivals.join("nginx"));
+                    let config =
+                        write_config("nginx.conf", folder, address, upstream, &[("@HTTP2@", http2)])?;
+                    let mut command = pinned_command(SERVER_CORE, &tools.rivals.join("nginx"));
                     command.arg("-p").arg(folder).args(["-e", "stderr"]).arg("-c").arg(config);
                     Ok(command)
                 })
@@ -93,12 +96,12 @@ impl RivalProxy {
                     ("@PORT@", address.port().to_string()),
                     ("@UPSTREAM_HOST@", upstream.ip().to_string()),
                     ("@UPSTREAM_PORT@", upstream.port().to_string()),
-                    ("@FILTER@", envoys(filter)),
-                    ("@ROUTE@", envoys_route(filter).to_owned()),
+                    ("@FILTER@", envoy_filter(filter)),
+                    ("@ROUTE@", envoy_route(filter).to_owned()),
                 ];
                 let more: Vec<_> = more.iter().map(|(name, value)| (*name, value.as_str())).collect();
-                let config = filled("envoy.yaml", folder, address, upstream, &more)?;
-                let mut command = pinned(SERVER_CORE, &tools.rivals.join("envoy"));
+                let config = write_config("envoy.yaml", folder, address, upstream, &more)?;
+                let mut command = pinned_command(SERVER_CORE, &tools.rivals.join("envoy"));
                 command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "error", "-c"]);
                 command.arg(config);
                 Ok(command)
@@ -108,7 +111,7 @@ impl RivalProxy {
 }
 
 /// The gateway's config of one route, which proxies everything to a service, or answers itself.
-fn orfas(upstream: SocketAddr, filter: RivalTreatment<'_>) -> String {
+fn orfa_config(upstream: SocketAddr, filter: RivalTreatment<'_>) -> String {
     let path = if let RivalTreatment::Answer = filter { "/elsewhere" } else { "/*" };
     let mut yaml = format!(
         "services: {{ service: {{ url: 'http://{upstream}' }} }}\n\
@@ -121,7 +124,7 @@ fn orfas(upstream: SocketAddr, filter: RivalTreatment<'_>) -> String {
 }
 
 /// Envoy's entry of a Wasm filter as a line of YAML; empty without one.
-fn envoys(filter: RivalTreatment<'_>) -> String {
+fn envoy_filter(filter: RivalTreatment<'_>) -> String {
     let RivalTreatment::Module(module, config) = filter else { return String::new() };
     let kind = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
     let entry = serde_json::json!({
@@ -140,7 +143,7 @@ fn envoys(filter: RivalTreatment<'_>) -> String {
 }
 
 /// Envoy's action for a request.
-fn envoys_route(filter: RivalTreatment<'_>) -> &'static str {
+fn envoy_route(filter: RivalTreatment<'_>) -> &'static str {
     match filter {
         RivalTreatment::Answer => {
             "direct_response: { status: 503, body: { inline_string: fault injection } }"
@@ -150,7 +153,7 @@ fn envoys_route(filter: RivalTreatment<'_>) -> &'static str {
 }
 
 /// Writes a config of `benches/rivals/` with its placeholders replaced.
-fn filled(
+fn write_config(
     name: &str,
     folder: &Path,
     address: SocketAddr,
@@ -172,12 +175,12 @@ fn filled(
 
 /// Starts workerd, which runs the programs that it receives. They access these services by name. Returns
 /// `None` if it is not installed.
-pub(crate) fn workerd(
+pub(crate) fn start_workerd(
     tools: &BenchTools,
     cores: &str,
     services: &[(&str, SocketAddr)],
 ) -> Result<Option<ServerProcess>> {
-    let Some(binary) = present(tools, "workerd") else { return Ok(None) };
+    let Some(binary) = installed_path(tools, "workerd") else { return Ok(None) };
     let each = |line: fn(&str, SocketAddr) -> String| {
         services.iter().map(|(name, at)| line(name, *at)).collect::<String>()
     };
@@ -187,10 +190,10 @@ pub(crate) fn workerd(
     let more = [("@SERVICES@", external.as_str()), ("@BINDINGS@", &bindings)];
     let server = ServerProcess::start(|address, folder| {
         for module in ["workerd/host.js", "workerd/prelude.js"] {
-            filled(module, folder, address, NOBODY, &[])?;
+            write_config(module, folder, address, UNUSED_ADDRESS, &[])?;
         }
-        let config = filled("workerd/workerd.capnp", folder, address, NOBODY, &more)?;
-        let mut command = pinned(cores, &binary);
+        let config = write_config("workerd/workerd.capnp", folder, address, UNUSED_ADDRESS, &more)?;
+        let mut command = pinned_command(cores, &binary);
         command.args(["serve", "--experimental"]).arg(config);
         Ok(command)
     })?;
@@ -199,10 +202,10 @@ pub(crate) fn workerd(
 
 /// Starts the marketplace's services as RPC classes of Cap'n Web, in front of the services at these
 /// addresses. Returns `None` if it is not installed.
-pub(crate) fn capnweb(tools: &BenchTools, services: [SocketAddr; 3]) -> Result<Option<ServerProcess>> {
-    let Some(script) = present(tools, "capnweb") else { return Ok(None) };
+pub(crate) fn start_capnweb(tools: &BenchTools, services: [SocketAddr; 3]) -> Result<Option<ServerProcess>> {
+    let Some(script) = installed_path(tools, "capnweb") else { return Ok(None) };
     let server = ServerProcess::start(|address, _| {
-        let mut command = pinned(SERVER_CORE, &PathBuf::from("node"));
+        let mut command = pinned_command(SERVER_CORE, &PathBuf::from("node"));
         command.arg(script).args(["serve", &address.ip().to_string(), &address.port().to_string()]);
         command.args(services.map(|at| format!("http://{at}"))).env("NODE_ENV", "production");
         Ok(command)
@@ -212,10 +215,13 @@ pub(crate) fn capnweb(tools: &BenchTools, services: [SocketAddr; 3]) -> Result<O
 
 /// Starts openapi-to-graphql over the stand-ins for Memos and Gitea at this address. Returns `None` if it is
 /// not installed.
-pub(crate) fn openapi_to_graphql(tools: &BenchTools, upstream: SocketAddr) -> Result<Option<ServerProcess>> {
-    let Some(script) = present(tools, "openapi-to-graphql") else { return Ok(None) };
+pub(crate) fn start_openapi_to_graphql(
+    tools: &BenchTools,
+    upstream: SocketAddr,
+) -> Result<Option<ServerProcess>> {
+    let Some(script) = installed_path(tools, "openapi-to-graphql") else { return Ok(None) };
     let server = ServerProcess::start_within(SLOW_START, |address, _| {
-        let mut command = pinned(SERVER_CORE, &PathBuf::from("node"));
+        let mut command = pinned_command(SERVER_CORE, &PathBuf::from("node"));
         command.arg(script).args([
             address.ip().to_string(),
             address.port().to_string(),
@@ -228,10 +234,10 @@ pub(crate) fn openapi_to_graphql(tools: &BenchTools, upstream: SocketAddr) -> Re
 }
 
 /// Starts a GraphQL server that answers "hello world". Returns `None` if it is not installed.
-pub(crate) fn graphql(tools: &BenchTools) -> Result<Option<ServerProcess>> {
-    let Some(script) = present(tools, "graphql") else { return Ok(None) };
+pub(crate) fn start_graphql(tools: &BenchTools) -> Result<Option<ServerProcess>> {
+    let Some(script) = installed_path(tools, "graphql") else { return Ok(None) };
     let server = ServerProcess::start(|address, _| {
-        let mut command = pinned(SERVER_CORE, &PathBuf::from("node"));
+        let mut command = pinned_command(SERVER_CORE, &PathBuf::from("node"));
         command.arg(script).arg(address.ip().to_string()).arg(address.port().to_string());
         command.env("NODE_ENV", "production");
         Ok(command)
@@ -241,18 +247,18 @@ pub(crate) fn graphql(tools: &BenchTools) -> Result<Option<ServerProcess>> {
 
 /// Starts tailcall in front of a service of posts and users, with or without deduplication of concurrent
 /// calls. Returns `None` if it is not installed.
-pub(crate) fn tailcall(
+pub(crate) fn start_tailcall(
     tools: &BenchTools,
     upstream: SocketAddr,
     dedupes: bool,
 ) -> Result<Option<ServerProcess>> {
-    let Some(binary) = present(tools, "tailcall") else { return Ok(None) };
+    let Some(binary) = installed_path(tools, "tailcall") else { return Ok(None) };
     let server = ServerProcess::start(|address, folder| {
         let (host, port) = (address.ip().to_string(), address.port().to_string());
         let dedupe = format!("dedupe: {dedupes}");
         let more = [("@HOST@", host.as_str()), ("@PORT@", &port), ("@DEDUPE@", &dedupe)];
-        let config = filled("gateways/tailcall.graphql", folder, address, upstream, &more)?;
-        let mut command = pinned(SERVER_CORE, &binary);
+        let config = write_config("gateways/tailcall.graphql", folder, address, upstream, &more)?;
+        let mut command = pinned_command(SERVER_CORE, &binary);
         command.arg("start").arg(config).env("TAILCALL_LOG_LEVEL", "error").env("TAILCALL_TRACKER", "false");
         Ok(command)
     });
@@ -261,15 +267,15 @@ pub(crate) fn tailcall(
 
 /// Starts Hive Gateway with one worker and the supergraph that Mesh composed of the same service. Returns
 /// `None` if it is not installed.
-pub(crate) fn hive(tools: &BenchTools, upstream: SocketAddr) -> Result<Option<ServerProcess>> {
-    let Some(binary) = present(tools, "hive") else { return Ok(None) };
+pub(crate) fn start_hive(tools: &BenchTools, upstream: SocketAddr) -> Result<Option<ServerProcess>> {
+    let Some(binary) = installed_path(tools, "hive") else { return Ok(None) };
     let supergraph = std::fs::read_to_string(tools.rivals.join("gateways/supergraph.graphql"))?;
     let supergraph = supergraph.replace("@UPSTREAM@", &upstream.to_string());
     let server = ServerProcess::start_within(SLOW_START, |address, folder| {
         let file = folder.join("supergraph.graphql");
         std::fs::write(&file, supergraph)?;
         let (host, port) = (address.ip().to_string(), address.port().to_string());
-        let mut command = pinned(SERVER_CORE, &binary);
+        let mut command = pinned_command(SERVER_CORE, &binary);
         command.arg("supergraph").arg(file).args(["--host", &host, "--port", &port, "--fork", "1"]);
         command.current_dir(folder).env("NODE_ENV", "production");
         Ok(command)
@@ -286,7 +292,7 @@ pub(crate) struct InstalledRival {
 }
 
 /// All rivals, from the lines `name<TAB>version` that the script writes; `None` if it never ran.
-pub(crate) fn versions(tools: &BenchTools) -> Option<Vec<InstalledRival>> {
+pub(crate) fn rival_versions(tools: &BenchTools) -> Option<Vec<InstalledRival>> {
     let text = std::fs::read_to_string(tools.rivals.join("versions")).ok()?;
     let rival = |line: &str| {
         let (name, version) = line.split_once('\t').unwrap_or((line, ""));
@@ -299,10 +305,10 @@ pub(crate) fn versions(tools: &BenchTools) -> Option<Vec<InstalledRival>> {
 }
 
 /// The path of a rival. Reports a missing one.
-pub(crate) fn present(tools: &BenchTools, name: &str) -> Option<PathBuf> {
+pub(crate) fn installed_path(tools: &BenchTools, name: &str) -> Option<PathBuf> {
     let path = tools.rivals.join(name);
     if !path.exists() {
-        say(&format!("  {name} is not installed and left out: run `scripts/rivals` for the reason"));
+        print_line(&format!("  {name} is not installed and left out: run `scripts/rivals` for the reason"));
         return None;
     }
     Some(path)

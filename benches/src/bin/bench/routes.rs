@@ -14,12 +14,12 @@ use crate::load::{LoadRound, RepeatedRequests, load};
 use crate::process::{SERVER_CORE, ServerProcess};
 use crate::progress::BenchProgress;
 
-const FEW: usize = 10;
-const MANY: usize = 10_000;
+const FEW_ROUTES: usize = 10;
+const MANY_ROUTES: usize = 10_000;
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(1);
 const WARM_UP: Duration = Duration::from_secs(2);
-const ASKED: [&str; 2] = ["preflight", "proxied"];
+const REQUEST_KINDS: [&str; 2] = ["preflight", "proxied"];
 
 #[derive(Serialize)]
 struct RoutesRow {
@@ -32,28 +32,31 @@ struct RoutesRow {
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let rounds = tools.rounds(ROUNDS);
-    let progress = BenchProgress::new(tools, (tools.time(ROUND) * rounds as u32 + WARM_UP) * 4);
-    let upstream = ServerProcess::upstream(&tools.upstream)?;
-    let (few, many) = (config(FEW, &upstream), config(MANY, &upstream));
+    let progress = BenchProgress::new(tools, (tools.round_time(ROUND) * rounds as u32 + WARM_UP) * 4);
+    let upstream = ServerProcess::start_upstream(&tools.upstream)?;
+    let (few, many) = (config(FEW_ROUTES, &upstream), config(MANY_ROUTES, &upstream));
     let servers = [
-        (FEW, ServerProcess::gateway(&tools.orfa, SERVER_CORE, &few)?),
-        (MANY, ServerProcess::gateway(&tools.orfa, SERVER_CORE, &many)?),
+        (FEW_ROUTES, ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &few)?),
+        (MANY_ROUTES, ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &many)?),
     ];
     let mut rows = Vec::new();
-    for asked in ASKED {
+    for asked in REQUEST_KINDS {
         for (routes, server) in &servers {
-            load(server, RepeatedRequests::Script(&script(asked, *routes)), WARM_UP)?;
+            load(server, RepeatedRequests::Script(&lua_script(asked, *routes)), WARM_UP)?;
         }
         for round in 0..rounds {
             for (routes, server) in &servers {
-                let measured =
-                    load(server, RepeatedRequests::Script(&script(asked, *routes)), tools.time(ROUND))?;
-                progress.say(&format!("{asked:<9} {routes:>6} routes {:>6.2} us CPU", measured.cpu_us));
+                let measured = load(
+                    server,
+                    RepeatedRequests::Script(&lua_script(asked, *routes)),
+                    tools.round_time(ROUND),
+                )?;
+                progress.report(&format!("{asked:<9} {routes:>6} routes {:>6.2} us CPU", measured.cpu_us));
                 rows.push(RoutesRow { asked, routes: *routes, round, measured });
             }
         }
     }
-    let ratios = ASKED.map(|asked| ratios(&rows, asked));
+    let ratios = REQUEST_KINDS.map(|asked| ratios(&rows, asked));
     let worst = ratios.iter().max_by(|one, other| median(one).total_cmp(&median(other)));
     let worst = worst.map(Vec::as_slice).unwrap_or_default();
     let score = HeadlineScore {
@@ -64,7 +67,7 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
         against: "ten routes; every route asked in turn; the worse of preflights and proxied GETs".to_owned(),
         spread: spread(worst),
     };
-    tools.results("routes", &rows, [("gateway.routes_10k_vs_10_cpu".to_owned(), score)])
+    tools.write_results("routes", &rows, [("gateway.routes_10k_vs_10_cpu".to_owned(), score)])
 }
 
 /// The ratio of many routes to few, by round.
@@ -73,7 +76,7 @@ fn ratios(rows: &[RoutesRow], asked: &str) -> Vec<f64> {
         let those = rows.iter().filter(move |row| row.asked == asked && row.routes == routes);
         those.map(|row| row.measured.cpu_us)
     };
-    of(MANY).zip(of(FEW)).map(|(many, few)| many / few).collect()
+    of(MANY_ROUTES).zip(of(FEW_ROUTES)).map(|(many, few)| many / few).collect()
 }
 
 /// Realistic routes: a few segments deep, half of them with a wildcard.
@@ -92,7 +95,7 @@ fn config(routes: usize, upstream: &ServerProcess) -> String {
 }
 
 /// Requests all routes in turn, such that consecutive requests are far apart.
-fn script(asked: &str, routes: usize) -> String {
+fn lua_script(asked: &str, routes: usize) -> String {
     let head = match asked {
         "preflight" => {
             "wrk.method = 'OPTIONS'\nwrk.headers['Origin'] = 'https://shop.example.org'\n\

@@ -21,7 +21,7 @@ use crate::process::ServerProcess;
 use crate::progress::BenchProgress;
 
 /// The approximate duration of the whole bench.
-const TAKES: Duration = Duration::from_secs(170);
+const EXPECTED_DURATION: Duration = Duration::from_secs(170);
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -34,8 +34,8 @@ enum ScriptRow {
 }
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
-    let progress = BenchProgress::new(tools, tools.time(TAKES));
-    let upstream = ServerProcess::upstream(&tools.upstream)?;
+    let progress = BenchProgress::new(tools, tools.round_time(EXPECTED_DURATION));
+    let upstream = ServerProcess::start_upstream(&tools.upstream)?;
     let (mut rows, mut scores) = (Vec::new(), vec![compile::run(&progress)?]);
     let (measured, headlines) = handlers::run(tools, upstream.address, &progress)?;
     rows.extend(measured.into_iter().map(ScriptRow::Handler));
@@ -46,11 +46,11 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let (measured, headlines) = connections::run(tools, upstream.address, &progress)?;
     rows.push(ScriptRow::Connections(measured));
     scores.extend(headlines);
-    let (commits, headline) = state::commits(tools, &progress)?;
+    let (commits, headline) = state::measure_commits(tools, &progress)?;
     rows.extend(commits.into_iter().map(ScriptRow::Commits));
     scores.push(headline);
-    let (appends, headline) = state::appends(tools, &progress)?;
+    let (appends, headline) = state::measure_appends(tools, &progress)?;
     rows.extend(appends.into_iter().map(ScriptRow::Appends));
     scores.push(headline);
-    tools.results("script", &rows, scores)
+    tools.write_results("script", &rows, scores)
 }

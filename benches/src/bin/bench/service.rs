@@ -40,12 +40,12 @@ impl BenchService {
         let listener = socket.listen(1024)?;
         let address = listener.local_addr()?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, answer));
+        tasks.spawn(accept_connections(listener, answer));
         Ok(Self { address, _tasks: tasks })
     }
 }
 
-async fn accept<F, A>(listener: TcpListener, answer: F)
+async fn accept_connections<F, A>(listener: TcpListener, answer: F)
 where
     F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
     A: Future<Output = BenchServiceResponse> + Send + 'static,
@@ -68,6 +68,6 @@ where
 }
 
 /// A response with a text body.
-pub(crate) fn text(text: impl Into<Bytes>) -> BenchServiceResponse {
+pub(crate) fn text_response(text: impl Into<Bytes>) -> BenchServiceResponse {
     Response::new(http_body_util::Full::new(text.into()).boxed_unsync())
 }

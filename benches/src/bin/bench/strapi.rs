@@ -16,10 +16,10 @@
 mod cell;
 mod figures;
 mod program;
+mod servers;
 mod session;
-mod way;
+mod variant;
 mod workflow;
-mod world;
 
 use std::time::{Duration, Instant};
 
@@ -31,13 +31,13 @@ use serde_json::Value;
 
 use self::cell::WorkflowCell;
 use self::figures::StrapiFigures;
+use self::servers::{StrapiDistance, StrapiServers};
 use self::session::StrapiSession;
-use self::way::{CallShape, StrapiVariant};
+use self::variant::{CallShape, StrapiVariant};
 use self::workflow::PaperWorkflow;
-use self::world::{StrapiDistance, StrapiServers};
-use crate::busy::{self, ServiceSpeed};
 use crate::progress::BenchProgress;
-use crate::{BenchTools, is_long, say};
+use crate::workflow_throughput::{self, ServiceSpeed};
+use crate::{BenchTools, is_long, print_line};
 
 const ROUND_TRIPS_MS: [u64; 3] = [35, 93, 170];
 const SIZES: [usize; 4] = [2, 4, 8, 16];
@@ -45,7 +45,7 @@ const ROUNDS: usize = 3;
 /// Additional rounds for the programs that are compared with each other: they differ by less than Strapi's
 /// own response times vary.
 const MORE_ROUNDS: usize = 4;
-const TAKES: Duration = Duration::from_secs(350);
+const EXPECTED_DURATION: Duration = Duration::from_secs(350);
 /// The distance, and the size, that are fixed while the paper varies the other one.
 const USUAL_MS: u64 = 93;
 const USUAL_SIZE: usize = 4;
@@ -55,7 +55,7 @@ const USUAL_SIZE: usize = 4;
 #[serde(untagged)]
 enum StrapiRow {
     Far(figures::StrapiFigureRow),
-    Busy(busy::BusyRow),
+    Busy(workflow_throughput::BusyRow),
 }
 
 /// The results of one run of a variant.
@@ -73,17 +73,23 @@ struct StrapiRun {
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let Some(mut world) = runtime.block_on(StrapiServers::start(tools))? else {
-        say("  no Strapi: `scripts/setup strapi` installs it; this bench is left out");
+        print_line("  no Strapi: `scripts/setup strapi` installs it; this bench is left out");
         return Ok(());
     };
-    let progress = BenchProgress::new(tools, TAKES);
+    let progress = BenchProgress::new(tools, EXPECTED_DURATION);
     let figures = runtime.block_on(measure(tools, &progress, &mut world))?;
-    figures.print();
-    let orfa = world.share_a_core(tools)?;
+    figures.print_table();
+    let orfa = world.start_on_shared_core(tools)?;
     let ways = runtime.block_on(world.read_calls(&orfa))?;
-    let busy = busy::rounds(tools, &progress, PaperWorkflow::Read.name(), &ways, ServiceSpeed::Slow)?;
+    let busy = workflow_throughput::run_rounds(
+        tools,
+        &progress,
+        PaperWorkflow::Read.name(),
+        &ways,
+        ServiceSpeed::Slow,
+    )?;
     let rows = figures.rows().into_iter().map(StrapiRow::Far).chain(busy.into_iter().map(StrapiRow::Busy));
-    tools.results("strapi", &rows.collect::<Vec<_>>(), figures.scores())
+    tools.write_results("strapi", &rows.collect::<Vec<_>>(), figures.scores())
 }
 
 async fn measure(
@@ -96,12 +102,12 @@ async fn measure(
     let (round_trips, sizes) =
         if tools.is_short { (&ROUND_TRIPS_MS[..1], &SIZES[..2]) } else { (&ROUND_TRIPS_MS[..], &SIZES[..]) };
     for &round_trip_ms in round_trips {
-        let place = world.place(round_trip_ms).await?;
+        let place = world.at_distance(round_trip_ms).await?;
         for &size in sizes {
             for workflow in PaperWorkflow::ALL {
                 let cell = WorkflowCell { workflow, size, round_trip_ms };
-                rounds_of(tools, world, &place, cell, &mut figures).await?;
-                progress.say(&figures.line(cell));
+                run_rounds(tools, world, &place, cell, &mut figures).await?;
+                progress.report(&figures.summary_line(cell));
             }
         }
     }
@@ -109,14 +115,14 @@ async fn measure(
 }
 
 /// Runs rounds of every variant of a cell.
-async fn rounds_of(
+async fn run_rounds(
     tools: &BenchTools,
     world: &StrapiServers,
     place: &StrapiDistance,
     cell: WorkflowCell,
     figures: &mut StrapiFigures,
 ) -> Result<()> {
-    let (mut ways, mut expected) = (world.ways(cell), None);
+    let (mut ways, mut expected) = (world.variants(cell), None);
     let rounds = tools.rounds(ROUNDS);
     for number in 0..rounds + MORE_ROUNDS {
         if number == rounds {
@@ -124,7 +130,7 @@ async fn rounds_of(
         }
         let mut long = Vec::new();
         for &way in &ways {
-            let run = once(world, place, cell, way).await.with_context(|| format!("{way}, {cell:?}"))?;
+            let run = run_once(world, place, cell, way).await.with_context(|| format!("{way}, {cell:?}"))?;
             let expected = expected.get_or_insert_with(|| run.answer.clone());
             ensure!(run.answer == *expected, "{way} responds {} and not {expected}, {cell:?}", run.answer);
             figures.add(cell, way, &run);
@@ -132,7 +138,10 @@ async fn rounds_of(
                 long.push(way);
             }
             if cell.workflow == PaperWorkflow::Write {
-                world.undo(cell.size).await.with_context(|| format!("the effects of {way}, {cell:?}"))?;
+                world
+                    .remove_tag(cell.size)
+                    .await
+                    .with_context(|| format!("the effects of {way}, {cell:?}"))?;
             }
         }
         ways.retain(|way| !long.contains(way));
@@ -141,25 +150,28 @@ async fn rounds_of(
     Ok(())
 }
 
-async fn once(
+async fn run_once(
     world: &StrapiServers,
     place: &StrapiDistance,
     cell: WorkflowCell,
     way: StrapiVariant,
 ) -> Result<StrapiRun> {
-    let far = place.far(way)?;
+    let far = place.server(way)?;
     let (before, waited, began) = (far.delay.traffic(), world.waited_ms(), Instant::now());
     let ms = || began.elapsed().as_secs_f64() * 1e3;
     let (answer, requests, ms, gzip_saves) = match way {
         StrapiVariant::Program(host, shape) => {
-            let body = world.program(far, cell, host, shape).await?;
+            let body = world.run_program(far, cell, host, shape).await?;
             let answer = serde_json::from_slice(&body).context("a program's response is not JSON")?;
             (answer, 1, ms(), gzip_saves(&body)?)
         }
         _ => {
-            let mut session =
-                StrapiSession::new(&far.client, world.authorization.clone(), way != StrapiVariant::OneByOne);
-            let answer = cell.workflow.ask(&mut session, way, cell.size, &world.tag).await?;
+            let mut session = StrapiSession::new(
+                &far.client,
+                world.authorization.clone(),
+                way != StrapiVariant::Sequential,
+            );
+            let answer = cell.workflow.run_variant(&mut session, way, cell.size, &world.tag).await?;
             (answer, session.requests(), ms(), session.gzip_saves()?)
         }
     };

@@ -54,12 +54,12 @@ pub(crate) struct StudyQuery {
 
 /// The outcome of a request.
 struct StudyOutcome {
-    is_right: bool,
+    is_expected: bool,
     ms: f64,
 }
 
 /// The request bodies for logging in and for changing a buyer.
-pub(crate) async fn writes(marketplace: &Marketplace) -> Result<(Value, Value)> {
+pub(crate) async fn write_bodies(marketplace: &Marketplace) -> Result<(Value, Value)> {
     let profile = BenchClient::new(marketplace.address(MarketplaceService::Profile));
     let buyer = PreparedCall::get(format!("/buyers/{BUYER}")).send(&profile).await?;
     let mut buyer: Value = serde_json::from_slice(&buyer.body)?;
@@ -72,7 +72,7 @@ pub(crate) async fn writes(marketplace: &Marketplace) -> Result<(Value, Value)> 
 
 /// The five queries by aggregate, in the study's order.
 pub(crate) async fn queries(marketplace: &Marketplace) -> Result<[StudyQuery; 5]> {
-    let (login, buyer) = writes(marketplace).await?;
+    let (login, buyer) = write_bodies(marketplace).await?;
     let by_aggregate = |name, call| StudyQuery { name, way: AGGREGATE, call };
     Ok([
         by_aggregate("q1", PreparedCall::json(Method::POST, "/q1", &login)),
@@ -84,7 +84,7 @@ pub(crate) async fn queries(marketplace: &Marketplace) -> Result<[StudyQuery; 5]
 }
 
 /// Runs a query in all three cases.
-pub(crate) async fn cases(
+pub(crate) async fn run_cases(
     address: SocketAddr,
     query: &StudyQuery,
     tools: &BenchTools,
@@ -93,9 +93,9 @@ pub(crate) async fn cases(
     let expected = query.call.send(&BenchClient::new(address)).await.context(query.name)?.body;
     let mut rows = Vec::new();
     for (users, each) in CASES {
-        let row = case(address, query, &expected, (users, each), tools.time(RAMP_UP)).await?;
+        let row = run_case(address, query, &expected, (users, each), tools.round_time(RAMP_UP)).await?;
         let StudyRow { query, way, errors, mean_ms, p99_ms, per_second, .. } = &row;
-        progress.say(&format!(
+        progress.report(&format!(
             "{query} {way:<9} {users:>3} users  {errors} errors  {mean_ms:>6.1} ms  p99 {p99_ms:>6.1} ms  {per_second:>4.0}/s"
         ));
         rows.push(row);
@@ -103,7 +103,7 @@ pub(crate) async fn cases(
     Ok(rows)
 }
 
-async fn case(
+async fn run_case(
     address: SocketAddr,
     query: &StudyQuery,
     expected: &Bytes,
@@ -117,7 +117,7 @@ async fn case(
         for _ in 0..each {
             let asked = Instant::now();
             let is_right = query.call.send(&client).await.is_ok_and(|answer| answer.body == *expected);
-            answered.push(StudyOutcome { is_right, ms: asked.elapsed().as_secs_f64() * 1e3 });
+            answered.push(StudyOutcome { is_expected: is_right, ms: asked.elapsed().as_secs_f64() * 1e3 });
         }
         answered
     };
@@ -129,7 +129,7 @@ async fn case(
         way: query.way,
         users,
         requests,
-        errors: answered.iter().filter(|answered| !answered.is_right).count(),
+        errors: answered.iter().filter(|answered| !answered.is_expected).count(),
         mean_ms: times.iter().sum::<f64>() / requests as f64,
         p99_ms: percentile(&times, 99),
         per_second: requests as f64 / began.elapsed().as_secs_f64(),
@@ -137,7 +137,7 @@ async fn case(
 }
 
 /// The numbers of errors in all cases, of aggregates and of GraphQL. Both should be zero.
-pub(crate) fn errors(rows: &[StudyRow]) -> [NamedScore; 2] {
+pub(crate) fn error_headlines(rows: &[StudyRow]) -> [NamedScore; 2] {
     let (aggregates, graphql): (Vec<&StudyRow>, Vec<&StudyRow>) =
         rows.iter().partition(|row| row.way == AGGREGATE);
     [("aggregate.marketplace.errors", aggregates), ("graphql.marketplace.errors", graphql)].map(

@@ -19,7 +19,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use services::{RequestCall, ServiceConfig, ServiceSet};
 
-use crate::{BenchTools, say};
+use crate::{BenchTools, print_line};
 
 const ROUNDS: usize = 14;
 const ROUND: Duration = Duration::from_millis(500);
@@ -36,8 +36,9 @@ struct ThreadsRow {
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let program = Bytes::from(std::fs::read(programs::build(&tools.orfa, "constant.c", folder.path())?)?);
-    let [query, other] = [Arc::new(route()?), Arc::new(route()?)];
+    let program =
+        Bytes::from(std::fs::read(programs::build_program(&tools.orfa, "constant.c", folder.path())?)?);
+    let [query, other] = [Arc::new(build_query()?), Arc::new(build_query()?)];
     let ways = [(false, vec![&query]), (false, vec![&query, &query]), (true, vec![&query, &other])];
     for query in [&query, &other] {
         measure(&[query], &program)?;
@@ -56,7 +57,7 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let (one, two, apart) = (of(1, false), of(2, false), of(2, true));
     let over_one = |two: &[f64]| two.iter().zip(&one).map(|(two, one)| two / one).collect::<Vec<f64>>();
     let (ratios, apart_ratio) = (over_one(&two), median(&over_one(&apart)));
-    say(&format!(
+    print_line(&format!(
         "  CPU per fresh request: {:.1} us on one thread, {:.1} us on two, {:.1} us on two that share nothing",
         median(&one),
         median(&two),
@@ -72,10 +73,10 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
         against,
         spread: spread(&ratios),
     };
-    tools.results("threads", &rows, [("query.fresh.cpu_2_threads_vs_1".to_owned(), score)])
+    tools.write_results("threads", &rows, [("query.fresh.cpu_2_threads_vs_1".to_owned(), score)])
 }
 
-fn route() -> Result<QueryRoute> {
+fn build_query() -> Result<QueryRoute> {
     let config = BTreeMap::from([("nobody".to_owned(), ServiceConfig::with_url("http://127.0.0.1:9"))]);
     let services = ServiceSet::new(&config).map_err(|problems| anyhow!("{problems:?}"))?;
     let runtime = {
@@ -103,7 +104,7 @@ fn measure(queries: &[&Arc<QueryRoute>], program: &Bytes) -> Result<(u64, f64)> 
         .iter()
         .map(|query| {
             let (query, program) = (Arc::clone(query), program.clone());
-            std::thread::spawn(move || work(&query, &program))
+            std::thread::spawn(move || run_requests(&query, &program))
         })
         .collect();
     let (mut requests, mut cpu) = (0, 0.0);
@@ -115,7 +116,7 @@ fn measure(queries: &[&Arc<QueryRoute>], program: &Bytes) -> Result<(u64, f64)> 
     Ok((requests, cpu / requests.max(1) as f64))
 }
 
-fn work(query: &QueryRoute, program: &Bytes) -> Result<(u64, f64)> {
+fn run_requests(query: &QueryRoute, program: &Bytes) -> Result<(u64, f64)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (end, cpu, mut requests) = (Instant::now() + ROUND, thread_cpu(), 0);

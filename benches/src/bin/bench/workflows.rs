@@ -8,10 +8,10 @@
 //! `workflow.rs` has the workflows, `asks.rs` the variants, `world.rs` the servers, and `standins.rs`
 //! implements Memos and Gitea.
 
-mod asks;
+mod implementations;
+mod servers;
 mod standins;
 mod workflow;
-mod world;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,27 +22,27 @@ use benches::delay::DelayProxy;
 use benches::stats::{median, spread};
 use serde::Serialize;
 
-use self::asks::{ProgramVariant, WorkflowOutcome};
-use self::workflow::{BenchWorkflow, MARKET, THEIRS};
-use self::world::WorkflowServers;
-use crate::busy::{self, ServiceSpeed, WorkflowVariant};
-use crate::process::{SERVER_CORE, ServerProcess, pinned};
+use self::implementations::{ProgramVariant, WorkflowOutcome};
+use self::servers::WorkflowServers;
+use self::workflow::{BenchWorkflow, MARKET_WORKFLOWS, PAPER_WORKFLOWS};
+use crate::process::{SERVER_CORE, ServerProcess, pinned_command};
 use crate::progress::BenchProgress;
-use crate::{BenchTools, is_long, open};
+use crate::workflow_throughput::{self, ServiceSpeed, WorkflowVariant};
+use crate::{BenchTools, is_long, open_loop};
 
 /// The cells of the paper's figures: round trips in milliseconds, and N.
 const CELLS: [(u64, usize); 6] = [(93, 2), (93, 4), (93, 8), (93, 16), (35, 4), (170, 4)];
 const USUAL_SIZE: usize = 4;
 const ROUNDS: usize = 3;
 const WARM_UPS: usize = 10;
-const TAKES: Duration = Duration::from_secs(125);
-const MARKET_TAKES: Duration = Duration::from_secs(65);
+const EXPECTED_DURATION: Duration = Duration::from_secs(125);
+const MARKET_DURATION: Duration = Duration::from_secs(65);
 
 #[derive(Serialize)]
 #[serde(untagged)]
 enum WorkflowRow {
     Far(Box<DistantResults>),
-    Busy(busy::BusyRow),
+    Busy(workflow_throughput::BusyRow),
 }
 
 /// The results of a variant of a workflow from a distance.
@@ -60,35 +60,41 @@ struct DistantResults {
 }
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
-    let progress = BenchProgress::new(tools, tools.time(TAKES));
+    let progress = BenchProgress::new(tools, tools.round_time(EXPECTED_DURATION));
     let mut rows: Vec<WorkflowRow> = Vec::new();
     rows.extend(
-        open::run(standins(tools, &progress))??.into_iter().map(|row| WorkflowRow::Far(Box::new(row))),
+        open_loop::run(measure_standins(tools, &progress))??
+            .into_iter()
+            .map(|row| WorkflowRow::Far(Box::new(row))),
     );
-    rows.extend(busy_standins(tools, &progress)?.into_iter().map(WorkflowRow::Busy));
-    tools.results("workflows", &rows, [])
+    rows.extend(measure_standin_throughput(tools, &progress)?.into_iter().map(WorkflowRow::Busy));
+    tools.write_results("workflows", &rows, [])
 }
 
 /// The workflows on the marketplace, with GraphQL by ORFA itself.
-pub(crate) fn market(tools: &BenchTools) -> Result<()> {
-    let progress = BenchProgress::new(tools, tools.time(MARKET_TAKES));
+pub(crate) fn run_market(tools: &BenchTools) -> Result<()> {
+    let progress = BenchProgress::new(tools, tools.round_time(MARKET_DURATION));
     // The services run in this process while another one generates the load.
-    let _core = open::PinnedThread::to_the_load();
+    let _core = open_loop::PinnedThread::to_load_core();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let world = runtime.block_on(WorkflowServers::market(tools, &MARKET))?;
-    let rows = runtime.block_on(far(tools, &progress, &world, &MARKET))?;
+    let world = runtime.block_on(WorkflowServers::start_market(tools, &MARKET_WORKFLOWS))?;
+    let rows = runtime.block_on(measure_distant(tools, &progress, &world, &MARKET_WORKFLOWS))?;
     let mut rows: Vec<WorkflowRow> = rows.into_iter().map(|row| WorkflowRow::Far(Box::new(row))).collect();
-    rows.extend(busy(tools, &progress, &world, None, &MARKET)?.into_iter().map(WorkflowRow::Busy));
-    tools.results("market", &rows, [])
+    rows.extend(
+        measure_throughput(tools, &progress, &world, None, &MARKET_WORKFLOWS)?
+            .into_iter()
+            .map(WorkflowRow::Busy),
+    );
+    tools.write_results("market", &rows, [])
 }
 
-async fn standins(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<DistantResults>> {
+async fn measure_standins(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<DistantResults>> {
     let service = standins::start()?;
-    let world = WorkflowServers::start(tools, service.address, &THEIRS).await?;
-    far(tools, progress, &world, &THEIRS).await
+    let world = WorkflowServers::start(tools, service.address, &PAPER_WORKFLOWS).await?;
+    measure_distant(tools, progress, &world, &PAPER_WORKFLOWS).await
 }
 
-async fn far(
+async fn measure_distant(
     tools: &BenchTools,
     progress: &BenchProgress,
     world: &WorkflowServers,
@@ -96,22 +102,22 @@ async fn far(
 ) -> Result<Vec<DistantResults>> {
     let mut rows: Vec<DistantResults> = Vec::new();
     for workflow in workflows {
-        for way in world.ways() {
+        for way in world.variants() {
             let near = world.client(way)?;
             for _ in 0..WARM_UPS {
-                world.once(workflow, way, USUAL_SIZE, &near).await.with_context(|| way.name())?;
+                world.run_once(workflow, way, USUAL_SIZE, &near).await.with_context(|| way.name())?;
             }
         }
         for (round_trip_ms, size) in if tools.is_short { &CELLS[4..5] } else { &CELLS[..] } {
-            cell(tools, world, workflow, (*round_trip_ms, *size), &mut rows).await?;
-            progress.say(&format!("{} N={size} from {round_trip_ms} ms", workflow.name));
+            measure_cell(tools, world, workflow, (*round_trip_ms, *size), &mut rows).await?;
+            progress.report(&format!("{} N={size} from {round_trip_ms} ms", workflow.name));
         }
     }
     Ok(rows)
 }
 
 /// Runs rounds of all variants in turn, in alternating order, so that none always follows the same one.
-async fn cell(
+async fn measure_cell(
     tools: &BenchTools,
     world: &WorkflowServers,
     workflow: &BenchWorkflow,
@@ -120,7 +126,7 @@ async fn cell(
 ) -> Result<()> {
     let (place, mut expected) = (format!("{round_trip_ms:03}"), None);
     let mut asked = Vec::new();
-    for way in world.ways().filter(|way| size == USUAL_SIZE || way.is_in_figure_9()) {
+    for way in world.variants().filter(|way| size == USUAL_SIZE || way.is_in_figure_9()) {
         let delay = DelayProxy::start(world.address(way)?, Duration::from_millis(round_trip_ms)).await?;
         let client = BenchClient::new(delay.address());
         delay.open(&client, size).await?;
@@ -132,14 +138,14 @@ async fn cell(
                 continue;
             }
             let began = Instant::now();
-            *last = world.once(workflow, *way, size, client).await.with_context(|| way.name())?;
+            *last = world.run_once(workflow, *way, size, client).await.with_context(|| way.name())?;
             ms.push(began.elapsed().as_secs_f64() * 1e3);
             let expected = expected.get_or_insert_with(|| last.answer.clone());
             ensure!(last.answer == *expected, "{}: {} and not {expected}", way.name(), last.answer);
         }
         asked.reverse();
     }
-    asked.sort_by_key(|(way, ..)| world.ways().position(|known| known == *way));
+    asked.sort_by_key(|(way, ..)| world.variants().position(|known| known == *way));
     for (way, delay, _, ms, last) in asked {
         let (traffic, all) = (delay.traffic(), ms.len() as u64);
         let found =
@@ -166,41 +172,51 @@ async fn cell(
 }
 
 /// Measures workflows per second with the service as a separate process on the servers' core.
-fn busy_standins(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<busy::BusyRow>> {
+fn measure_standin_throughput(
+    tools: &BenchTools,
+    progress: &BenchProgress,
+) -> Result<Vec<workflow_throughput::BusyRow>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
-    std::fs::write(&file, serde_json::to_vec(&standins::reads(USUAL_SIZE))?)?;
+    std::fs::write(&file, serde_json::to_vec(&standins::read_responses(USUAL_SIZE))?)?;
     let service = ServerProcess::start(|address, _| {
-        let mut command = pinned(SERVER_CORE, &tools.upstream);
+        let mut command = pinned_command(SERVER_CORE, &tools.upstream);
         command.arg(address.to_string()).arg(&file);
         Ok(command)
     })?;
-    let reading: Vec<BenchWorkflow> = THEIRS.into_iter().filter(BenchWorkflow::reads).collect();
-    let world = open::run(WorkflowServers::start(tools, service.address, &reading))??;
-    busy(tools, progress, &world, Some(&service), &reading)
+    let reading: Vec<BenchWorkflow> =
+        PAPER_WORKFLOWS.into_iter().filter(BenchWorkflow::is_read_only).collect();
+    let world = open_loop::run(WorkflowServers::start(tools, service.address, &reading))??;
+    measure_throughput(tools, progress, &world, Some(&service), &reading)
 }
 
 /// Measures workflows per second, for those that only read.
-fn busy(
+fn measure_throughput(
     tools: &BenchTools,
     progress: &BenchProgress,
     world: &WorkflowServers,
     service: Option<&ServerProcess>,
     workflows: &[BenchWorkflow],
-) -> Result<Vec<busy::BusyRow>> {
+) -> Result<Vec<workflow_throughput::BusyRow>> {
     let mut rows = Vec::new();
-    for workflow in workflows.iter().filter(|workflow| workflow.reads()) {
+    for workflow in workflows.iter().filter(|workflow| workflow.is_read_only()) {
         let mut ways = Vec::new();
-        for way in world.ways().filter(|way| way.is_in_table_5b()) {
-            let client = world.client(ProgramVariant::AtOnce)?;
-            let calls = open::run(workflow.all(&client, way, USUAL_SIZE, &world.programs))??;
+        for way in world.variants().filter(|way| way.is_in_table_5b()) {
+            let client = world.client(ProgramVariant::Parallel)?;
+            let calls = open_loop::run(workflow.build_calls(&client, way, USUAL_SIZE, &world.programs))??;
             ways.push(WorkflowVariant {
                 way: way.name().to_owned(),
                 server: world.server(way, service),
                 calls,
             });
         }
-        rows.extend(busy::rounds(tools, progress, workflow.name, &ways, ServiceSpeed::Fast)?);
+        rows.extend(workflow_throughput::run_rounds(
+            tools,
+            progress,
+            workflow.name,
+            &ways,
+            ServiceSpeed::Fast,
+        )?);
     }
     Ok(rows)
 }

@@ -5,12 +5,12 @@
 //! and checks that their answers are equal, `picture.rs` formats the results, and `stranger.rs` shows the
 //! effect of an endless program on other clients. The figures are written to `target/demo.json`.
 
+mod abusive_client;
 mod measure;
-mod picture;
-mod stranger;
+mod rendering;
+mod servers;
 mod terminal;
 mod timing;
-mod world;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ use benches::scoreboard;
 use clap::{Parser, ValueEnum};
 
 use crate::measure::VariantFigures;
-use crate::world::DemoServers;
+use crate::servers::DemoServers;
 
 /// Asks a marketplace the same questions with REST and with queries, from 93 ms away.
 #[derive(Parser)]
@@ -47,11 +47,11 @@ async fn main() -> ExitCode {
     match run(&DemoArguments::parse()).await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
-            terminal::complain("The answers differ: see the rows above.\n");
+            terminal::write_error("The answers differ: see the rows above.\n");
             ExitCode::FAILURE
         }
         Err(error) => {
-            terminal::complain(&format!("The demo failed: {error:#}\n"));
+            terminal::write_error(&format!("The demo failed: {error:#}\n"));
             ExitCode::FAILURE
         }
     }
@@ -59,35 +59,36 @@ async fn main() -> ExitCode {
 
 /// Shows the demo. Returns whether all variants gave the same answers.
 async fn run(arguments: &DemoArguments) -> Result<bool> {
-    terminal::progress("starting the marketplace and the gateway");
-    let world = DemoServers::start(&process::find(arguments.orfa.clone())?).await?;
-    terminal::say(&picture::heading());
-    let measured = if arguments.only == Some(DemoPart::Stranger) { Vec::new() } else { jobs(&world).await? };
+    terminal::show_progress("starting the marketplace and the gateway");
+    let world = DemoServers::start(&process::find_gateway(arguments.orfa.clone())?).await?;
+    terminal::write_result(&rendering::heading());
+    let measured =
+        if arguments.only == Some(DemoPart::Stranger) { Vec::new() } else { measure_jobs(&world).await? };
     if arguments.only != Some(DemoPart::Jobs) {
-        terminal::say(&picture::stranger(&stranger::meet(&world).await?));
+        terminal::write_result(&rendering::abuse_section(&abusive_client::measure_abuse(&world).await?));
     }
-    terminal::say(&picture::now_you());
+    terminal::write_result(&rendering::suggestions());
     if !measured.is_empty() {
-        write(&measured)?;
+        write_rows(&measured)?;
     }
     Ok(measured.iter().all(|way| way.row.equal))
 }
 
-async fn jobs(world: &DemoServers) -> Result<Vec<VariantFigures>> {
+async fn measure_jobs(world: &DemoServers) -> Result<Vec<VariantFigures>> {
     let mut measured = Vec::new();
     for job in BenchJob::ALL {
         let ways = measure::measure(world, job).await?;
-        terminal::say(&picture::bars(job, &ways));
+        terminal::write_result(&rendering::job_section(job, &ways));
         if job == BenchJob::Second {
-            terminal::say(&picture::inside(world, job).await?);
+            terminal::write_result(&rendering::program_section(world, job).await?);
         }
         measured.extend(ways);
     }
     Ok(measured)
 }
 
-fn write(measured: &[VariantFigures]) -> Result<()> {
+fn write_rows(measured: &[VariantFigures]) -> Result<()> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/demo.json");
     let rows: Vec<_> = measured.iter().map(|way| &way.row).collect();
-    scoreboard::write(&target, &rows)
+    scoreboard::write_json(&target, &rows)
 }

@@ -18,9 +18,9 @@ use http_body_util::Full;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::servers::{DemoLanguage, DemoServers, ROUND_TRIP};
 use crate::terminal;
 use crate::timing::QueryTimings;
-use crate::world::{DemoLanguage, DemoServers, ROUND_TRIP};
 
 const RUNS: usize = 5;
 /// Three runs are enough if they take longer than this, since someone is watching.
@@ -31,9 +31,9 @@ const LONG_RUNS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DemoVariant {
     /// REST with sequential calls.
-    OneByOne,
+    Sequential,
     /// REST with all independent calls at once.
-    AtOnce,
+    Parallel,
     /// REST with the fewest calls that the services allow.
     Bulk,
     /// A program.
@@ -119,8 +119,8 @@ struct DemoRun {
 impl DemoVariant {
     /// All variants, in the order of the output.
     const ALL: [Self; 9] = [
-        Self::OneByOne,
-        Self::AtOnce,
+        Self::Sequential,
+        Self::Parallel,
         Self::Bulk,
         Self::Query(DemoLanguage::Javascript),
         Self::Query(DemoLanguage::C),
@@ -131,7 +131,7 @@ impl DemoVariant {
     ];
 
     /// The variants that are possible for a job.
-    fn all(job: BenchJob) -> impl Iterator<Item = Self> {
+    fn variants_for(job: BenchJob) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(move |way| match way {
             Self::Script => job.script().is_some(),
             Self::Aggregate => job.aggregate().is_some(),
@@ -141,18 +141,18 @@ impl DemoVariant {
     }
 
     /// Whether the first run differs from later ones.
-    fn has_first(self) -> bool {
+    fn has_first_run(self) -> bool {
         matches!(self, Self::Query(_) | Self::Script | Self::Graphql | Self::Stitched)
     }
 
     fn is_rest(self) -> bool {
-        matches!(self, Self::OneByOne | Self::AtOnce | Self::Bulk)
+        matches!(self, Self::Sequential | Self::Parallel | Self::Bulk)
     }
 
-    fn names(self) -> (&'static str, Option<&'static str>) {
+    fn row_names(self) -> (&'static str, Option<&'static str>) {
         match self {
-            Self::OneByOne => ("rest-sequential", None),
-            Self::AtOnce => ("rest-parallel", None),
+            Self::Sequential => ("rest-sequential", None),
+            Self::Parallel => ("rest-parallel", None),
             Self::Bulk => ("rest-best", None),
             Self::Query(DemoLanguage::Javascript) => ("query", Some("javascript")),
             Self::Query(DemoLanguage::C) => ("query", Some("c")),
@@ -168,25 +168,25 @@ impl VariantFigures {
     /// The latency of a query beyond the distance and its latency without a distance.
     pub(crate) fn over_ideal_ms(&self) -> Option<f64> {
         let query = self.query.as_ref()?;
-        Some(self.row.ms - millis(ROUND_TRIP) - query.near_ms)
+        Some(self.row.ms - to_millis(ROUND_TRIP) - query.near_ms)
     }
 }
 
 /// Measures all variants of a job.
 pub(crate) async fn measure(world: &DemoServers, job: BenchJob) -> Result<Vec<VariantFigures>> {
     let mut bench = MeasuredJob { world, job, runs: 0 };
-    terminal::progress(&format!("{}: opening connections", job.name()));
-    let expected = bench.run(DemoVariant::AtOnce, &world.far).await?.answer;
+    terminal::show_progress(&format!("{}: opening connections", job.name()));
+    let expected = bench.run(DemoVariant::Parallel, &world.distant_client).await?.answer;
     let mut measured = Vec::new();
-    for way in DemoVariant::all(job) {
+    for way in DemoVariant::variants_for(job) {
         measured.push(bench.measure(way, &expected).await?);
     }
-    job.check_effects(&world.near, &expected, bench.runs).await?;
+    job.check_effects(&world.local_client, &expected, bench.runs).await?;
     Ok(measured)
 }
 
 /// The request that runs the program of a job.
-pub(crate) fn request(
+pub(crate) fn program_request(
     world: &DemoServers,
     job: BenchJob,
     language: DemoLanguage,
@@ -208,10 +208,11 @@ struct MeasuredJob<'a> {
 
 impl MeasuredJob<'_> {
     async fn measure(&mut self, way: DemoVariant, expected: &Value) -> Result<VariantFigures> {
-        let (name, language) = way.names();
-        terminal::progress(&format!("{}: {name} {}", self.job.name(), language.unwrap_or_default()));
-        let first = if way.has_first() { Some(self.run(way, &self.world.far).await?) } else { None };
-        let runs = self.repeat(way, &self.world.far).await?;
+        let (name, language) = way.row_names();
+        terminal::show_progress(&format!("{}: {name} {}", self.job.name(), language.unwrap_or_default()));
+        let first =
+            if way.has_first_run() { Some(self.run(way, &self.world.distant_client).await?) } else { None };
+        let runs = self.run_repeatedly(way, &self.world.distant_client).await?;
         let last = runs.last().context("no run was measured")?;
         let sizes = if way == DemoVariant::Aggregate { Some(self.sizes(expected).await?) } else { None };
         let upstream_calls = if way.is_rest() { None } else { Some(self.upstream_calls(way).await?) };
@@ -223,7 +224,7 @@ impl MeasuredJob<'_> {
             round_trips: last.round_trips,
             bytes_up: last.traffic.up,
             bytes_down: last.traffic.down,
-            ms: rounded(median(&runs)),
+            ms: round_to_thousandth(median(&runs)),
             equal: first.iter().chain(&runs).all(|run| run.answer == *expected),
             upstream_calls,
             sizes,
@@ -236,8 +237,8 @@ impl MeasuredJob<'_> {
     }
 
     async fn query_figures(&mut self, way: DemoVariant, first: &DemoRun) -> Result<QueryFigures> {
-        let _warm = self.run(way, &self.world.near).await?;
-        let near = self.repeat(way, &self.world.near).await?;
+        let _warm = self.run(way, &self.world.local_client).await?;
+        let near = self.run_repeatedly(way, &self.world.local_client).await?;
         Ok(QueryFigures { first_ms: first.ms, compile_ms: first.timing.compile, near_ms: median(&near) })
     }
 
@@ -245,24 +246,28 @@ impl MeasuredJob<'_> {
     async fn sizes(&self, expected: &Value) -> Result<BodySizes> {
         let duplicates = (ACCEPT, BenchResponse::WITHOUT_DUPLICATES);
         let compressed = (ACCEPT_ENCODING, BenchResponse::ENCODINGS);
-        let both = self.sized(&[duplicates.clone(), compressed.clone()], expected).await?;
+        let both = self.fetch_aggregate(&[duplicates.clone(), compressed.clone()], expected).await?;
         Ok(BodySizes {
-            plain: self.sized(&[], expected).await?.body.len(),
-            deduplicated: self.sized(&[duplicates], expected).await?.body.len(),
-            compressed: self.sized(&[compressed], expected).await?.body.len(),
+            plain: self.fetch_aggregate(&[], expected).await?.body.len(),
+            deduplicated: self.fetch_aggregate(&[duplicates], expected).await?.body.len(),
+            compressed: self.fetch_aggregate(&[compressed], expected).await?.body.len(),
             both: both.body.len(),
             encoding: both.encoding().to_owned(),
         })
     }
 
     /// The aggregate's response to a request with these headers, whose content has to be the same.
-    async fn sized(&self, headers: &[(HeaderName, &'static str)], expected: &Value) -> Result<BenchResponse> {
+    async fn fetch_aggregate(
+        &self,
+        headers: &[(HeaderName, &'static str)],
+        expected: &Value,
+    ) -> Result<BenchResponse> {
         let path = self.job.aggregate().context("this job has no aggregate")?;
         let mut request = Request::get(path).body(Full::default())?;
         let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
         request.headers_mut().extend(headers);
-        let answer = self.world.near.send(request).await?;
-        let decoded: Value = serde_json::from_slice(&answer.decoded().await?)?;
+        let answer = self.world.local_client.send(request).await?;
+        let decoded: Value = serde_json::from_slice(&answer.decode_body().await?)?;
         ensure!(decoded == *expected, "the response differs with {:?}", answer.headers);
         Ok(answer)
     }
@@ -270,11 +275,11 @@ impl MeasuredJob<'_> {
     /// The number of calls that the gateway makes for a run.
     async fn upstream_calls(&mut self, way: DemoVariant) -> Result<u64> {
         let before = self.world.upstream_calls().await?;
-        self.run(way, &self.world.near).await?;
+        self.run(way, &self.world.local_client).await?;
         Ok(self.world.upstream_calls().await? - before)
     }
 
-    async fn repeat(&mut self, way: DemoVariant, client: &BenchClient) -> Result<Vec<DemoRun>> {
+    async fn run_repeatedly(&mut self, way: DemoVariant, client: &BenchClient) -> Result<Vec<DemoRun>> {
         let mut runs = vec![self.run(way, client).await?];
         let wanted = if runs.iter().all(|run| run.ms > LONG_MS) { LONG_RUNS } else { RUNS };
         while runs.len() < wanted {
@@ -288,55 +293,57 @@ impl MeasuredJob<'_> {
         let (before, began) = (self.world.delay.traffic(), Instant::now());
         let mut run = match way {
             DemoVariant::Query(language) => {
-                self.ask(request(self.world, self.job, language)?, client).await?
+                self.run_request(program_request(self.world, self.job, language)?, client).await?
             }
             DemoVariant::Script | DemoVariant::Aggregate => {
                 let (script, aggregate) = (self.job.script(), self.job.aggregate());
                 let path = if way == DemoVariant::Script { script } else { aggregate };
-                let path = path.with_context(|| format!("this job has no {}", way.names().0))?;
-                self.ask(Request::get(path).body(Full::default())?, client).await?
+                let path = path.with_context(|| format!("this job has no {}", way.row_names().0))?;
+                self.run_request(Request::get(path).body(Full::default())?, client).await?
             }
-            DemoVariant::Graphql => self.graphql("/graphql", client).await?,
-            DemoVariant::Stitched => self.graphql("/stitched", client).await?,
-            DemoVariant::OneByOne | DemoVariant::AtOnce | DemoVariant::Bulk => self.rest(way, client).await?,
+            DemoVariant::Graphql => self.run_graphql("/graphql", client).await?,
+            DemoVariant::Stitched => self.run_graphql("/stitched", client).await?,
+            DemoVariant::Sequential | DemoVariant::Parallel | DemoVariant::Bulk => {
+                self.run_rest(way, client).await?
+            }
         };
-        run.ms = millis(began.elapsed());
+        run.ms = to_millis(began.elapsed());
         run.traffic = self.world.delay.traffic() - before;
         Ok(run)
     }
 
-    async fn rest(&self, way: DemoVariant, client: &BenchClient) -> Result<DemoRun> {
-        let mut session = RestSession::new(client, way != DemoVariant::OneByOne);
+    async fn run_rest(&self, way: DemoVariant, client: &BenchClient) -> Result<DemoRun> {
+        let mut session = RestSession::new(client, way != DemoVariant::Sequential);
         let answer = match way {
-            DemoVariant::Bulk => self.job.bulk(&mut session).await?,
-            _ => self.job.calls(&mut session).await?,
+            DemoVariant::Bulk => self.job.run_bulk(&mut session).await?,
+            _ => self.job.run_calls(&mut session).await?,
         };
         let (requests, round_trips, gzip_saves) =
             (session.requests(), session.round_trips, session.gzip_saves()?);
         Ok(DemoRun { answer, requests, round_trips, gzip_saves, ..DemoRun::default() })
     }
 
-    async fn graphql(&self, path: &str, client: &BenchClient) -> Result<DemoRun> {
+    async fn run_graphql(&self, path: &str, client: &BenchClient) -> Result<DemoRun> {
         let body = self.job.graphql().context("this job has no GraphQL document")?.to_string();
         let request =
             Request::post(path).header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
-        let mut run = self.ask(request.body(Full::new(body.into()))?, client).await?;
+        let mut run = self.run_request(request.body(Full::new(body.into()))?, client).await?;
         ensure!(run.answer.get("errors").is_none(), "GraphQL failed: {}", run.answer);
-        run.answer = self.job.of_graphql(run.answer["data"].take());
+        run.answer = self.job.answer_from_graphql(run.answer["data"].take());
         Ok(run)
     }
 
     /// Makes a run of one request.
-    async fn ask(&self, request: Request<Full<Bytes>>, client: &BenchClient) -> Result<DemoRun> {
+    async fn run_request(&self, request: Request<Full<Bytes>>, client: &BenchClient) -> Result<DemoRun> {
         let answer = client.send(request).await?;
-        let (timing, gzip_saves) = (QueryTimings::of(&answer.headers), gzip_saves(&answer.body)?);
-        let answer = json(&answer)?;
+        let (timing, gzip_saves) = (QueryTimings::from_headers(&answer.headers), gzip_saves(&answer.body)?);
+        let answer = parse_json(&answer)?;
         Ok(DemoRun { answer, requests: 1, round_trips: 1, gzip_saves, timing, ..DemoRun::default() })
     }
 }
 
 /// The JSON of a successful response.
-fn json(answer: &BenchResponse) -> Result<Value> {
+fn parse_json(answer: &BenchResponse) -> Result<Value> {
     if !answer.status.is_success() {
         bail!("the request failed: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
     }
@@ -347,11 +354,11 @@ fn median(runs: &[DemoRun]) -> f64 {
     stats::median(&runs.iter().map(|run| run.ms).collect::<Vec<_>>())
 }
 
-pub(crate) fn millis(duration: Duration) -> f64 {
+pub(crate) fn to_millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
 /// Rounds to a thousandth.
-pub(crate) fn rounded(value: f64) -> f64 {
+pub(crate) fn round_to_thousandth(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }

@@ -11,19 +11,19 @@ pub(crate) const RED: Style = coloured(AnsiColor::Red);
 pub(crate) const CYAN: Style = coloured(AnsiColor::Cyan);
 
 /// Writes a result in place of the progress.
-pub(crate) fn say(text: &str) {
-    progress("");
+pub(crate) fn write_result(text: &str) {
+    show_progress("");
     let _ = anstream::stdout().write_all(text.as_bytes());
 }
 
 /// Writes an error.
-pub(crate) fn complain(text: &str) {
-    progress("");
+pub(crate) fn write_error(text: &str) {
+    show_progress("");
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
 /// Shows the current step in place of the previous one.
-pub(crate) fn progress(text: &str) {
+pub(crate) fn show_progress(text: &str) {
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {
         let _ = write!(stderr, "\r\x1b[K{text}");
@@ -32,7 +32,7 @@ pub(crate) fn progress(text: &str) {
 }
 
 /// Applies a style to a text.
-pub(crate) fn paint(style: Style, text: &str) -> String {
+pub(crate) fn apply_style(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 

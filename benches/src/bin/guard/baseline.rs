@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::callgrind::RequestInstructions;
 
 /// The growth of a path that is tolerated.
-pub(crate) const MORE: f64 = 0.05;
+pub(crate) const MAX_GROWTH: f64 = 0.05;
 /// The share of a path from which a function is listed.
-const LEAST: f64 = 0.01;
+const MIN_SHARE: f64 = 0.01;
 /// The number of functions that are named when a path has grown.
-const NAMED: usize = 3;
+const LISTED_FUNCTIONS: usize = 3;
 
 /// All paths by name.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ struct PathInstructions {
 impl GuardBaseline {
     /// Reads the committed baseline. Without one, every path counts as new.
     pub(crate) fn read() -> Result<Self> {
-        let file = file();
+        let file = baseline_file();
         if !file.exists() {
             return Ok(Self::default());
         }
@@ -40,25 +40,28 @@ impl GuardBaseline {
 
     /// Replaces the counts of paths.
     pub(crate) fn update(&mut self, counted: &[(&str, RequestInstructions)]) -> Result<()> {
-        let known = counted.iter().map(|(path, cost)| ((*path).to_owned(), PathInstructions::of(cost)));
+        let known =
+            counted.iter().map(|(path, cost)| ((*path).to_owned(), PathInstructions::from_cost(cost)));
         self.0.extend(known);
-        benches::scoreboard::write(&file(), self)
+        benches::scoreboard::write_json(&baseline_file(), self)
     }
 
     /// Remarks on each path that has changed significantly, with the functions that have grown.
     pub(crate) fn compare(&self, counted: &[(&str, RequestInstructions)]) -> Vec<String> {
-        counted.iter().filter_map(|(path, cost)| self.remark(path, cost)).collect()
+        counted.iter().filter_map(|(path, cost)| self.describe_change(path, cost)).collect()
     }
 
     /// Whether a path is within its limit.
-    pub(crate) fn allows(&self, path: &str, cost: &RequestInstructions) -> bool {
-        self.0.get(path).is_some_and(|known| share(cost.instructions, known.instructions) <= MORE)
+    pub(crate) fn is_within_limit(&self, path: &str, cost: &RequestInstructions) -> bool {
+        self.0
+            .get(path)
+            .is_some_and(|known| relative_growth(cost.instructions, known.instructions) <= MAX_GROWTH)
     }
 
     /// # Errors
     /// Fails if a path has grown too much, or is new.
     pub(crate) fn check(&self, counted: &[(&str, RequestInstructions)]) -> Result<()> {
-        let over = counted.iter().filter(|(path, cost)| !self.allows(path, cost));
+        let over = counted.iter().filter(|(path, cost)| !self.is_within_limit(path, cost));
         let over: Vec<&str> = over.map(|(path, _)| *path).collect();
         if over.is_empty() {
             return Ok(());
@@ -70,15 +73,15 @@ impl GuardBaseline {
         )
     }
 
-    fn remark(&self, path: &str, cost: &RequestInstructions) -> Option<String> {
+    fn describe_change(&self, path: &str, cost: &RequestInstructions) -> Option<String> {
         let Some(known) = self.0.get(path) else {
             return Some(format!("{path} is not in benches/guard.json"));
         };
-        let share = share(cost.instructions, known.instructions);
-        if share.abs() <= MORE {
+        let share = relative_growth(cost.instructions, known.instructions);
+        if share.abs() <= MAX_GROWTH {
             return None;
         }
-        let (was, is) = (grouped(known.instructions), grouped(cost.instructions));
+        let (was, is) = (group_thousands(known.instructions), group_thousands(cost.instructions));
         let percent = share.abs() * 100.0;
         if share < 0.0 {
             return Some(format!(
@@ -87,9 +90,9 @@ impl GuardBaseline {
             ));
         }
         let grown = known
-            .grown(cost)
+            .grown_functions(cost)
             .into_iter()
-            .map(|(name, by)| format!("\n  {:>12}  {name}", format!("+{}", grouped(by))));
+            .map(|(name, by)| format!("\n  {:>12}  {name}", format!("+{}", group_thousands(by))));
         Some(format!(
             "{path} takes {percent:.1} % more than in benches/guard.json, {is} instructions and not {was}; most of all{}",
             grown.collect::<String>()
@@ -98,8 +101,8 @@ impl GuardBaseline {
 }
 
 impl PathInstructions {
-    fn of(cost: &RequestInstructions) -> Self {
-        let least = (cost.instructions as f64 * LEAST) as u64;
+    fn from_cost(cost: &RequestInstructions) -> Self {
+        let least = (cost.instructions as f64 * MIN_SHARE) as u64;
         let functions = cost.functions.iter().filter(|(_, count)| **count >= least);
         Self {
             instructions: cost.instructions,
@@ -108,25 +111,25 @@ impl PathInstructions {
     }
 
     /// The functions that have grown most. A function that is not listed counts with the minimum share.
-    fn grown<'c>(&self, cost: &'c RequestInstructions) -> Vec<(&'c str, u64)> {
-        let least = (self.instructions as f64 * LEAST) as u64;
+    fn grown_functions<'c>(&self, cost: &'c RequestInstructions) -> Vec<(&'c str, u64)> {
+        let least = (self.instructions as f64 * MIN_SHARE) as u64;
         let by =
             |name: &str, count: u64| count.saturating_sub(self.functions.get(name).copied().unwrap_or(least));
         let grown = cost.functions.iter().map(|(name, count)| (&**name, by(name, *count)));
         let mut grown: Vec<_> = grown.filter(|(_, by)| *by > 0).collect();
         grown.sort_by_key(|(_, by)| std::cmp::Reverse(*by));
-        grown.truncate(NAMED);
+        grown.truncate(LISTED_FUNCTIONS);
         grown
     }
 }
 
 /// The relative growth; negative if the count has decreased.
-fn share(is: u64, was: u64) -> f64 {
+fn relative_growth(is: u64, was: u64) -> f64 {
     is as f64 / was.max(1) as f64 - 1.0
 }
 
 /// Formats a number with separators.
-pub(crate) fn grouped(number: u64) -> String {
+pub(crate) fn group_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -138,7 +141,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-fn file() -> PathBuf {
+fn baseline_file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("guard.json")
 }
 
@@ -155,7 +158,7 @@ mod tests {
     fn baseline() -> GuardBaseline {
         GuardBaseline(BTreeMap::from([(
             "proxy".to_owned(),
-            PathInstructions::of(&cost(&[("read", 600), ("write", 400)])),
+            PathInstructions::from_cost(&cost(&[("read", 600), ("write", 400)])),
         )]))
     }
 
@@ -189,6 +192,6 @@ mod tests {
 
     #[test]
     fn groups_thousands() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!([0, 999, 1000, 1_234_567].map(group_thousands), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -18,11 +18,11 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 /// The prefix of the dumps' names.
-const DUMP: &str = "counts";
+const DUMP_PREFIX: &str = "counts";
 
 /// A function of threads with periodic work, which does not depend on the number of requests and is not
 /// counted.
-const BY_THE_CLOCK: &str = "std::thread::functions::sleep";
+const PERIODIC_FUNCTION: &str = "std::thread::functions::sleep";
 /// `PR_GET_AUXV` of Linux 6.4 and newer.
 const GET_AUXV: u64 = 0x4155_5856;
 
@@ -45,7 +45,7 @@ pub(crate) struct RequestInstructions {
 /// refused, `rustix` reads `/proc/self/auxv`, which valgrind provides. The second one creates timers with
 /// signals, which interrupt guests on their own stacks: callgrind loses track of such signals and aborts. If
 /// they are refused, guests use the ticker only. Must be called before there is a second thread.
-pub(crate) fn prepare() -> Result<()> {
+pub(crate) fn block_unsupported_calls() -> Result<()> {
     let asks = SeccompCondition::new(0, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, GET_AUXV)?;
     let rules = BTreeMap::from([
         (libc::SYS_prctl, vec![SeccompRule::new(vec![asks])?]),
@@ -67,10 +67,10 @@ impl CallgrindGateway {
         command.args(["-c", &rustix::thread::sched_getcpu().to_string(), "chrt", "--batch", "0"]);
         command.args(["valgrind", "--tool=callgrind"]);
         command.args(["--instr-atstart=no", "--separate-threads=yes", "--quiet"]);
-        command.arg(option("--callgrind-out-file", &folder.path().join(DUMP)));
-        command.arg(option("--vgdb-prefix", &folder.path().join("vgdb")));
+        command.arg(format_option("--callgrind-out-file", &folder.path().join(DUMP_PREFIX)));
+        command.arg(format_option("--vgdb-prefix", &folder.path().join("vgdb")));
         command.arg(orfa).env("MIMALLOC_PURGE_DELAY", "-1");
-        let orfa = OrfaProcess::start_by(command, config).await.context(
+        let orfa = OrfaProcess::start_with_command(command, config).await.context(
             "the gateway does not start in callgrind: `scripts/setup test` installs missing tools (valgrind, taskset, chrt)",
         )?;
         Ok(Self { orfa, folder })
@@ -81,25 +81,29 @@ impl CallgrindGateway {
     }
 
     /// Starts counting.
-    pub(crate) async fn begin(&self) -> Result<()> {
-        self.tell(&["instrumentation", "on"]).await
+    pub(crate) async fn start_counting(&self) -> Result<()> {
+        self.send_command(&["instrumentation", "on"]).await
     }
 
     /// Resets the counts.
-    pub(crate) async fn zero(&self) -> Result<()> {
-        self.tell(&["zero"]).await
+    pub(crate) async fn reset_counts(&self) -> Result<()> {
+        self.send_command(&["zero"]).await
     }
 
     /// The counts since the last reset, divided by the number of requests.
-    pub(crate) async fn cost(&self, requests: u64) -> Result<RequestInstructions> {
-        self.tell(&["dump"]).await?;
+    pub(crate) async fn request_cost(&self, requests: u64) -> Result<RequestInstructions> {
+        self.send_command(&["dump"]).await?;
         let mut cost = RequestInstructions::default();
         for entry in std::fs::read_dir(self.folder.path())? {
             let path = entry?.path();
-            if path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(DUMP)) {
+            if path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|name| name.starts_with(DUMP_PREFIX))
+            {
                 let dump = std::fs::read_to_string(&path)?;
-                if !dump.contains(BY_THE_CLOCK) {
-                    cost.add(&dump)?;
+                if !dump.contains(PERIODIC_FUNCTION) {
+                    cost.add_dump(&dump)?;
                 }
                 std::fs::remove_file(&path)?;
             }
@@ -110,10 +114,10 @@ impl CallgrindGateway {
         Ok(cost)
     }
 
-    async fn tell(&self, words: &[&str]) -> Result<()> {
+    async fn send_command(&self, words: &[&str]) -> Result<()> {
         let mut command = Command::new("vgdb");
         command.arg(format!("--pid={}", self.orfa.pid()));
-        command.arg(option("--vgdb-prefix", &self.folder.path().join("vgdb"))).args(words);
+        command.arg(format_option("--vgdb-prefix", &self.folder.path().join("vgdb"))).args(words);
         let told = command.output().await.context("`vgdb` of valgrind does not start")?;
         if !told.status.success() {
             bail!(
@@ -126,7 +130,7 @@ impl CallgrindGateway {
     }
 }
 
-fn option(name: &str, file: &Path) -> String {
+fn format_option(name: &str, file: &Path) -> String {
     format!("{name}={}", file.display())
 }
 
@@ -139,13 +143,13 @@ impl RequestInstructions {
     }
 
     /// Adds a dump.
-    fn add(&mut self, dump: &str) -> Result<()> {
+    fn add_dump(&mut self, dump: &str) -> Result<()> {
         let (mut names, mut function, mut is_call) = (HashMap::new(), String::new(), false);
         for line in dump.lines() {
             if let Some(named) = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn=")) {
                 let (id, name) = named.split_once(' ').unwrap_or((named, ""));
                 if !name.is_empty() {
-                    names.insert(id, plain(name));
+                    names.insert(id, strip_suffixes(name));
                 }
                 if line.starts_with("fn=") {
                     function =
@@ -167,7 +171,7 @@ impl RequestInstructions {
 }
 
 /// A function's name without the compiler's hash suffix, and without the depth of recursion.
-fn plain(name: &str) -> String {
+fn strip_suffixes(name: &str) -> String {
     let name = name
         .rsplit_once('\'')
         .filter(|(_, depth)| depth.parse::<u32>().is_ok())
@@ -190,14 +194,14 @@ mod tests {
             fn=(2)\n40 100\n\
             totals: 113\n";
         let mut cost = RequestInstructions::default();
-        cost.add(dump).expect("a dump");
+        cost.add_dump(dump).expect("a dump");
         assert_eq!(cost.instructions, 113);
         assert_eq!(cost.costliest(), [("memcpy", 100), ("gateway::life::live", 13)]);
     }
 
     #[test]
     fn reports_truncated_dumps() {
-        assert!(RequestInstructions::default().add("fn=(7)\n1 2\n").is_err());
-        assert!(RequestInstructions::default().add("fn=(7) a\n1 many\n").is_err());
+        assert!(RequestInstructions::default().add_dump("fn=(7)\n1 2\n").is_err());
+        assert!(RequestInstructions::default().add_dump("fn=(7) a\n1 many\n").is_err());
     }
 }

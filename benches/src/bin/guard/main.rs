@@ -30,7 +30,7 @@ const WARM_UPS: usize = 8;
 const ROUNDS: usize = 3;
 const REQUESTS: usize = 12;
 /// The number of attempts for a path that exceeds its limit.
-const TIMES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 /// The number of concurrent clients when nothing is counted.
 const CLIENTS: usize = 8;
 
@@ -60,26 +60,26 @@ fn main() -> Result<()> {
     if let Some(requests) = arguments.exercise {
         return tokio::runtime::Runtime::new()?.block_on(exercise(&arguments, requests));
     }
-    callgrind::prepare()?;
+    callgrind::block_unsupported_calls()?;
     let mut baseline = GuardBaseline::read()?;
-    let counted = tokio::runtime::Runtime::new()?.block_on(count(&arguments, &baseline))?;
+    let counted = tokio::runtime::Runtime::new()?.block_on(count_paths(&arguments, &baseline))?;
     if let Some(functions) = arguments.list {
-        counted.iter().for_each(|(path, cost)| list(path, cost, functions));
+        counted.iter().for_each(|(path, cost)| print_functions(path, cost, functions));
         return Ok(());
     }
     if arguments.update {
         return baseline.update(&counted);
     }
-    baseline.compare(&counted).into_iter().for_each(|remark| say(&remark));
+    baseline.compare(&counted).into_iter().for_each(|remark| print_line(&remark));
     baseline.check(&counted)
 }
 
 /// Counts all paths one after the other in one gateway.
-async fn count(
+async fn count_paths(
     arguments: &GuardArguments,
     baseline: &GuardBaseline,
 ) -> Result<Vec<(&'static str, RequestInstructions)>> {
-    let orfa = benches::process::find(arguments.orfa.clone())?;
+    let orfa = benches::process::find_gateway(arguments.orfa.clone())?;
     let world = GuardServers::new(&orfa, true).await?;
     let gateway = CallgrindGateway::start(&orfa, &world.config).await?;
     let is_wanted =
@@ -87,23 +87,23 @@ async fn count(
     let mut paths = world.paths(gateway.address()).await?;
     paths.retain(is_wanted);
     for path in &paths {
-        path.begin().await.with_context(|| path.name)?;
+        path.wait_until_answered().await.with_context(|| path.name)?;
     }
-    gateway.begin().await?;
+    gateway.start_counting().await?;
     let compares = arguments.list.is_none() && !arguments.update;
     let mut counted = Vec::new();
     for path in &paths {
         let mut cost = measure(&gateway, path).await.with_context(|| path.name)?;
-        for _ in 1..if compares { TIMES } else { 1 } {
-            if baseline.allows(path.name, &cost) {
+        for _ in 1..if compares { MAX_ATTEMPTS } else { 1 } {
+            if baseline.is_within_limit(path.name, &cost) {
                 break;
             }
             cost = measure(&gateway, path).await.with_context(|| path.name)?;
         }
-        say(&format!(
+        print_line(&format!(
             "{:<16} {:>12} instructions a request",
             path.name,
-            baseline::grouped(cost.instructions)
+            baseline::group_thousands(cost.instructions)
         ));
         counted.push((path.name, cost));
     }
@@ -112,44 +112,44 @@ async fn count(
 
 /// Sends requests on all paths to a gateway, and terminates it gracefully.
 async fn exercise(arguments: &GuardArguments, requests: usize) -> Result<()> {
-    let orfa = benches::process::find(arguments.orfa.clone())?;
+    let orfa = benches::process::find_gateway(arguments.orfa.clone())?;
     let has_scripts = paths::has_node();
     // Programs are built with another binary: only requests may contribute to the profile.
-    let world = GuardServers::new(&benches::process::find(None)?, has_scripts).await?;
+    let world = GuardServers::new(&benches::process::find_gateway(None)?, has_scripts).await?;
     let gateway = OrfaProcess::start(&orfa, &world.config).await?;
     for path in world.paths(gateway.address()).await? {
-        path.begin().await.with_context(|| path.name)?;
-        let clients = (0..CLIENTS).map(|_| path.ask(requests.div_ceil(CLIENTS)));
+        path.wait_until_answered().await.with_context(|| path.name)?;
+        let clients = (0..CLIENTS).map(|_| path.send_repeatedly(requests.div_ceil(CLIENTS)));
         try_join_all(clients).await.with_context(|| path.name)?;
     }
     if !has_scripts {
-        say("handlers in S are skipped: they need Node.js 20 or newer");
+        print_line("handlers in S are skipped: they need Node.js 20 or newer");
     }
-    gateway.end().await
+    gateway.terminate().await
 }
 
 /// The cost of a request.
 async fn measure(gateway: &CallgrindGateway, path: &GuardPath) -> Result<RequestInstructions> {
-    path.ask(WARM_UPS).await?;
+    path.send_repeatedly(WARM_UPS).await?;
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {
-        gateway.zero().await?;
-        path.ask(REQUESTS).await?;
-        rounds.push(gateway.cost(REQUESTS as u64).await?);
+        gateway.reset_counts().await?;
+        path.send_repeatedly(REQUESTS).await?;
+        rounds.push(gateway.request_cost(REQUESTS as u64).await?);
     }
     rounds.sort_by_key(|cost| cost.instructions);
     Ok(rounds.swap_remove(ROUNDS / 2))
 }
 
-fn list(path: &str, cost: &RequestInstructions, functions: usize) {
-    say(&format!("{path}:"));
+fn print_functions(path: &str, cost: &RequestInstructions, functions: usize) {
+    print_line(&format!("{path}:"));
     for (name, instructions) in cost.costliest().into_iter().take(functions) {
-        say(&format!("  {:>12}  {name}", baseline::grouped(instructions)));
+        print_line(&format!("  {:>12}  {name}", baseline::group_thousands(instructions)));
     }
 }
 
 /// Prints a result.
 #[expect(clippy::print_stdout, reason = "this is what the program is for")]
-fn say(line: &str) {
+fn print_line(line: &str) {
     println!("{line}");
 }

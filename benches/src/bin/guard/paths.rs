@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use benches::call::PreparedCall;
 use benches::client::{BenchClient, BenchResponse};
 use benches::delay::DelayProxy;
-use benches::programs::{build, program, token};
+use benches::programs::{build_program, cache_token, program_path};
 use benches::upstream::{self, PlayedTexts};
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -34,10 +34,10 @@ response: posts
 /// The round trip to the service.
 const ROUND_TRIP: Duration = Duration::from_millis(10);
 /// The timeout for the start of a worker.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WORKER_TIMEOUT: Duration = Duration::from_secs(60);
 const HELLO: &str = "hello world";
-const C: &str = "application/wasm";
-const JAVASCRIPT: &str = "text/javascript";
+const C_TYPE: &str = "application/wasm";
+const JAVASCRIPT_TYPE: &str = "text/javascript";
 const ORFA_CACHE: HeaderName = HeaderName::from_static("orfa-cache");
 
 /// The gateway's config and its upstream service.
@@ -64,32 +64,32 @@ impl GuardServers {
     pub(crate) async fn new(orfa: &File, has_scripts: bool) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let file = |name: &str| folder.path().join(name);
-        let c = std::fs::read(build(orfa, "constant.c", folder.path())?)?;
+        let c = std::fs::read(build_program(orfa, "constant.c", folder.path())?)?;
         std::fs::write(file("links.yaml"), LINKS)?;
         std::fs::write(file("posts.yaml"), AGGREGATE)?;
-        std::fs::write(file("header.wasm"), wat::parse_file(program("header.wat"))?)?;
+        std::fs::write(file("header.wasm"), wat::parse_file(program_path("header.wat"))?)?;
         let document = File::new(env!("CARGO_MANIFEST_DIR")).join("rivals/gateways/posts.yaml");
-        let service = DelayProxy::start(service().await?, ROUND_TRIP).await?;
+        let service = DelayProxy::start(start_service().await?, ROUND_TRIP).await?;
         let mut config = config(service.address(), folder.path(), &document);
         if has_scripts {
-            config.push_str(&scripts());
+            config.push_str(&script_route());
         }
         Ok(Self { config, has_scripts, c, _service: service, _folder: folder })
     }
 
     /// All paths of a gateway.
     pub(crate) async fn paths(&self, gateway: SocketAddr) -> Result<Vec<GuardPath>> {
-        let javascript = std::fs::read(program("constant.js"))?;
+        let javascript = std::fs::read(program_path("constant.js"))?;
         let path =
             |name, call, expected| GuardPath { name, client: BenchClient::new(gateway), call, expected };
         let get = |name, at: &str, expected| path(name, PreparedCall::get(at), expected);
-        let live = live(&BenchClient::new(gateway), query(C, self.c.clone())).await?;
+        let live = live_instance_call(&BenchClient::new(gateway), query_call(C_TYPE, self.c.clone())).await?;
         let nested = json!({ "query": "{ posts { title user { name } } }" });
         let nested = PreparedCall::json(Method::POST, "/graphql", &nested);
         let mut paths = vec![
-            path("query.fresh", query(C, self.c.clone()), HELLO),
+            path("query.fresh", query_call(C_TYPE, self.c.clone()), HELLO),
             path("query.live", live, HELLO),
-            path("query.javascript", query(JAVASCRIPT, javascript), HELLO),
+            path("query.javascript", query_call(JAVASCRIPT_TYPE, javascript), HELLO),
             get("filter", "/filtered/posts", "title 7"),
             get("aggregate", "/aggregate", "user 3"),
             path("graphql.nested", nested, "user 3"),
@@ -102,33 +102,33 @@ impl GuardServers {
     }
 }
 
-fn query(content_type: &'static str, program: Vec<u8>) -> PreparedCall {
-    PreparedCall::post("/query", program).with(CONTENT_TYPE, HeaderValue::from_static(content_type))
+fn query_call(content_type: &'static str, program: Vec<u8>) -> PreparedCall {
+    PreparedCall::post("/query", program).with_header(CONTENT_TYPE, HeaderValue::from_static(content_type))
 }
 
 /// A request with the token of a live instance, which the gateway returns when the program is first sent.
-async fn live(client: &BenchClient, program: PreparedCall) -> Result<PreparedCall> {
+async fn live_instance_call(client: &BenchClient, program: PreparedCall) -> Result<PreparedCall> {
     const MODE: &str = "instance";
-    let answer = program.with(ORFA_CACHE, HeaderValue::from_static(MODE)).send(client).await?;
-    let token = HeaderValue::try_from(token(&answer.headers, MODE)?)?;
-    Ok(query(C, Vec::new()).with(ORFA_CACHE, token))
+    let answer = program.with_header(ORFA_CACHE, HeaderValue::from_static(MODE)).send(client).await?;
+    let token = HeaderValue::try_from(cache_token(&answer.headers, MODE)?)?;
+    Ok(query_call(C_TYPE, Vec::new()).with_header(ORFA_CACHE, token))
 }
 
 impl GuardPath {
     /// Sends the request until it is answered, repeatedly while components that start in the background are
     /// not ready.
-    pub(crate) async fn begin(&self) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
-        while self.answer().await?.status == 503 && Instant::now() < end {
+    pub(crate) async fn wait_until_answered(&self) -> Result<()> {
+        let end = Instant::now() + WORKER_TIMEOUT;
+        while self.send_once().await?.status == 503 && Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        self.ask(1).await
+        self.send_repeatedly(1).await
     }
 
     /// Sends the request repeatedly on one connection, and checks each response.
-    pub(crate) async fn ask(&self, times: usize) -> Result<()> {
+    pub(crate) async fn send_repeatedly(&self, times: usize) -> Result<()> {
         for _ in 0..times {
-            let answer = self.answer().await?;
+            let answer = self.send_once().await?;
             let text = String::from_utf8_lossy(&answer.body);
             let is_good = answer.status == 200 && text.contains(self.expected);
             ensure!(is_good, "the response is {} {text}", answer.status);
@@ -136,7 +136,7 @@ impl GuardPath {
         Ok(())
     }
 
-    async fn answer(&self) -> Result<BenchResponse> {
+    async fn send_once(&self) -> Result<BenchResponse> {
         Ok(self.client.send(self.call.request()?).await?)
     }
 }
@@ -166,8 +166,8 @@ routes:
 }
 
 /// The script route with its settings.
-fn scripts() -> String {
-    let file = program("handlers.sjs");
+fn script_route() -> String {
+    let file = program_path("handlers.sjs");
     format!(
         "  - path: /*
     script: {{ file: '{}', workers: {{ min: 1, max: 1 }}, limits: {{ timeout: 10m }} }}
@@ -186,7 +186,7 @@ pub(crate) fn has_node() -> bool {
 }
 
 /// Starts the service, which runs as long as this process.
-async fn service() -> Result<SocketAddr> {
+async fn start_service() -> Result<SocketAddr> {
     let users: Vec<Value> = (1..=USERS).map(user).collect();
     let ids: Vec<String> = (1..=USERS).map(|id| id.to_string()).collect();
     let mut played: PlayedTexts =
@@ -195,7 +195,7 @@ async fn service() -> Result<SocketAddr> {
     played.insert("/posts".to_owned(), (1..=POSTS).map(post).collect::<Value>().to_string());
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    tokio::spawn(async move { upstream::play(listener, &played).await });
+    tokio::spawn(async move { upstream::serve_recorded(listener, &played).await });
     Ok(address)
 }
 

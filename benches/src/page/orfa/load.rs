@@ -1,11 +1,13 @@
 //! The paper's table 5, under load, and the long JSON that explains its slowest workflow.
 
-use super::{BENCHES, KINDS};
+use super::{BENCHES, PAPER_VARIANTS};
 use crate::page::results::{BenchResults, ratio};
-use crate::page::table::{cell, missing, number, row, spread, table, times};
+use crate::page::table::{
+    format_number, format_ratio, missing_note, number_cell, spread_cell, table, table_row,
+};
 
 /// The paper's table 5a: name, requests per second, milliseconds, percent of a CPU, and the name of our row.
-const HELLO: [(&str, f64, f64, u32, &str); 4] = [
+const PAPER_TABLE_5A: [(&str, f64, f64, u32, &str); 4] = [
     ("GraphQL", 909.09, 1.1, 88, "graphql"),
     ("ORFA-base", 222.22, 4.5, 100, "query.c"),
     ("ORFA-code", 384.62, 2.6, 100, "query.c.code"),
@@ -21,7 +23,7 @@ const HELLO_RIVALS: [(&str, &str); 6] = [
     ("a bare server with a constant response", "floor"),
 ];
 /// The paper's table 5b: workflows per second with REST, GraphQL, ORFA-base, -code and -inst.
-const BESIDE: [(&str, [f64; 5]); 3] = [
+const PAPER_TABLE_5B: [(&str, [f64; 5]); 3] = [
     ("memos.r", [260.2, 97.24, 77.48, 120.12, 130.52]),
     ("strapi.r", [42.1, 53.34, 18.9, 23.058, 23.352]),
     ("gitea.r", [3.88, 2.761, 2.379, 3.678, 4.017]),
@@ -40,19 +42,25 @@ const READERS: [(&str, &str); 6] = [
 
 /// Table 5a, "hello world" under load.
 pub(super) fn table_5a(results: &BenchResults) -> String {
-    let rows = results.of("query");
+    let rows = results.rows_of("query");
     let heading = "### Table 5a: \"hello world\" under load\n\nOne core for the server, 32 connections; ours in C, with log and limits.\n\n";
-    let figure = |server: &str, place| rows.with("server", server).figure(place);
-    let cpu = |server: &str| rows.with("server", server).median("cpu_us");
-    let gain = |server: &str| times(ratio(cpu("graphql"), cpu(server)));
-    let ours =
-        |server| [spread(figure(server, "per_second")), spread(figure(server, "cpu_us")), gain(server)];
-    let theirs = HELLO.map(|(name, tps, ms, percent, server)| {
-        let theirs = [number(tps), number(ms), format!("{percent} %"), times(Some(tps / HELLO[0].1))];
-        row(name, theirs.into_iter().chain(ours(server)))
+    let figure = |server: &str, place| rows.with_value("server", server).figure(place);
+    let cpu = |server: &str| rows.with_value("server", server).median("cpu_us");
+    let gain = |server: &str| format_ratio(ratio(cpu("graphql"), cpu(server)));
+    let ours = |server| {
+        [spread_cell(figure(server, "per_second")), spread_cell(figure(server, "cpu_us")), gain(server)]
+    };
+    let theirs = PAPER_TABLE_5A.map(|(name, tps, ms, percent, server)| {
+        let theirs = [
+            format_number(tps),
+            format_number(ms),
+            format!("{percent} %"),
+            format_ratio(Some(tps / PAPER_TABLE_5A[0].1)),
+        ];
+        table_row(name, theirs.into_iter().chain(ours(server)))
     });
-    let others =
-        HELLO_RIVALS.map(|(name, server)| row(name, std::iter::repeat_n(cell(None), 4).chain(ours(server))));
+    let others = HELLO_RIVALS
+        .map(|(name, server)| table_row(name, std::iter::repeat_n(number_cell(None), 4).chain(ours(server))));
     let head = [
         "",
         "theirs: per second",
@@ -63,23 +71,26 @@ pub(super) fn table_5a(results: &BenchResults) -> String {
         "CPU us per request",
         "less CPU than GraphQL",
     ];
-    let text = if rows.is_empty() { missing("query") } else { String::new() };
-    heading.to_owned() + &text + &table(&head, theirs.into_iter().chain(others)) + &kernel(results)
+    let text = if rows.is_empty() { missing_note("query") } else { String::new() };
+    heading.to_owned() + &text + &table(&head, theirs.into_iter().chain(others)) + &kernel_table(results)
 }
 
 /// Page faults and system calls of the same requests.
-fn kernel(results: &BenchResults) -> String {
-    let rows = results.of("query").having("page_faults");
+fn kernel_table(results: &BenchResults) -> String {
+    let rows = results.rows_of("query").with_field("page_faults");
     let heading = "Page faults and system calls per request, over 4 connections:\n\n";
     if rows.is_empty() {
-        return heading.to_owned() + &missing("query");
+        return heading.to_owned() + &missing_note("query");
     }
     let line = |name: &str| {
-        let of = rows.with("server", name);
-        row(format!("`{name}`"), ["page_faults", "system_calls"].map(|field| cell(of.median(field))))
+        let of = rows.with_value("server", name);
+        table_row(
+            format!("`{name}`"),
+            ["page_faults", "system_calls"].map(|field| number_cell(of.median(field))),
+        )
     };
     let head = ["", "page faults", "system calls"];
-    heading.to_owned() + &table(&head, rows.names("server").into_iter().map(line))
+    heading.to_owned() + &table(&head, rows.distinct_texts("server").into_iter().map(line))
 }
 
 /// Table 5b, workflows per second where the gateway and the service share a core.
@@ -88,51 +99,51 @@ pub(super) fn table_5b(results: &BenchResults) -> String {
         call, on one core; N = 4; ours in C, with Strapi itself, and with stand-ins for Memos and Gitea of minimal cost, \
         so that the servers in between dominate. The marketplace's services and databases share the load's core, and its \
         REST is proxied by ORFA. Each figure is also given relative to REST alone.\n\n".to_owned();
-    let part = |value: String, part: f64| format!("{value}, {}×", number(part));
+    let part = |value: String, part: f64| format!("{value}, {}×", format_number(part));
     let mut lines: Vec<Vec<String>> = Vec::new();
-    for (workflow, figures) in BESIDE {
-        lines.push(row(
+    for (workflow, figures) in PAPER_TABLE_5B {
+        lines.push(table_row(
             format!("{workflow}, theirs"),
-            figures.map(|figure| part(number(figure), figure / figures[0])),
+            figures.map(|figure| part(format_number(figure), figure / figures[0])),
         ));
     }
     for (bench, _) in BENCHES {
-        let rows = results.of(bench).having("busy");
+        let rows = results.rows_of(bench).with_field("busy");
         if rows.is_empty() && IN_TABLE_5B.contains(&bench) {
-            text += &missing(bench);
+            text += &missing_note(bench);
         }
-        for workflow in rows.names("busy") {
-            let rows = rows.with("busy", workflow);
-            let of = |way: &str| rows.with("way", way).figure("per_second");
-            let rest = of(KINDS[0].0);
-            let cells = KINDS.map(|(way, _)| match (of(way), rest) {
-                (Some(ours), Some(rest)) => part(spread(Some(ours)), ours.median / rest.median),
-                _ => cell(None),
+        for workflow in rows.distinct_texts("busy") {
+            let rows = rows.with_value("busy", workflow);
+            let of = |way: &str| rows.with_value("way", way).figure("per_second");
+            let rest = of(PAPER_VARIANTS[0].0);
+            let cells = PAPER_VARIANTS.map(|(way, _)| match (of(way), rest) {
+                (Some(ours), Some(rest)) => part(spread_cell(Some(ours)), ours.median / rest.median),
+                _ => number_cell(None),
             });
-            lines.push(row(format!("**{workflow}, ours**"), cells));
+            lines.push(table_row(format!("**{workflow}, ours**"), cells));
         }
     }
     lines.sort_by_key(|line| {
-        BESIDE.iter().position(|(name, _)| line[0].contains(name)).unwrap_or(BESIDE.len())
+        PAPER_TABLE_5B.iter().position(|(name, _)| line[0].contains(name)).unwrap_or(PAPER_TABLE_5B.len())
     });
     let mut head = vec!["workflow"];
-    head.extend(KINDS.map(|(_, name)| name));
+    head.extend(PAPER_VARIANTS.map(|(_, name)| name));
     text + &table(&head, lines)
 }
 
 /// Long JSON, the reason for the paper's result on gitea.r.
-pub(super) fn json(results: &BenchResults) -> String {
-    let rows = results.of("json");
+pub(super) fn json_table(results: &BenchResults) -> String {
+    let rows = results.rows_of("json");
     let heading = "### Long JSON, the cause of the defeat in gitea.r\n\nMicroseconds of CPU for a megabyte of issues in Gitea's \
         format: to read three members of one issue in a hundred (rows), one member of each (column), the open issues (open), or \
         for parsing alone (parse).\n\n";
     if rows.is_empty() {
-        return heading.to_owned() + &missing("json");
+        return heading.to_owned() + &missing_note("json");
     }
-    let reads = rows.names("reads");
+    let reads = rows.distinct_texts("reads");
     let line = |(name, label): (&str, &str)| {
-        let of = rows.with("name", name);
-        row(label, reads.iter().map(|read| spread(of.with("reads", *read).figure("cpu_us"))))
+        let of = rows.with_value("name", name);
+        table_row(label, reads.iter().map(|read| spread_cell(of.with_value("reads", *read).figure("cpu_us"))))
     };
     let head: Vec<&str> = std::iter::once("").chain(reads.iter().copied()).collect();
     heading.to_owned() + &table(&head, READERS.into_iter().map(line))

@@ -1,17 +1,20 @@
 //! The paper's figures 7 to 9 in its layout, for our rows: bars for each workflow, for our programs with a
 //! call for each row.
 
-use super::{BENCHES, INSTANCE, KINDS, PLACES, SIZES, USUAL_SIZE, bytes, distances, latencies, traffic};
+use super::{
+    BENCHES, INSTANCE, PAPER_VARIANTS, PLACES, SIZES, USUAL_SIZE, latencies_by_distance, latencies_by_size,
+    traffic, traffic_by_size,
+};
 use crate::page::NamedPlot;
 use crate::page::results::{BenchResults, RowSelection};
 use crate::svg::{BarChart, BarScale};
 
 pub(in crate::page) fn plots(results: &BenchResults) -> Vec<NamedPlot> {
-    let kinds = KINDS.map(|(_, name)| name).to_vec();
+    let kinds = PAPER_VARIANTS.map(|(_, name)| name).to_vec();
     let by_way = |of: &dyn Fn(&RowSelection<'_>) -> Option<f64>| {
-        by_workflow(results, |rows| {
-            let rows = rows.with("n", USUAL_SIZE);
-            KINDS.map(|(way, _)| of(&rows.with("way", way))).to_vec()
+        workflow_groups(results, |rows| {
+            let rows = rows.with_value("n", USUAL_SIZE);
+            PAPER_VARIANTS.map(|(way, _)| of(&rows.with_value("way", way))).to_vec()
         })
     };
     let latency = PLACES.map(|(place, name)| {
@@ -20,12 +23,13 @@ pub(in crate::page) fn plots(results: &BenchResults) -> Vec<NamedPlot> {
     });
     let traffic = (format!("Bytes up and down, N = {USUAL_SIZE}, by logarithm"), by_way(&traffic));
     let ours = |figures: fn(&RowSelection<'_>, &str) -> Vec<Option<f64>>| {
-        by_workflow(results, move |rows| figures(rows, INSTANCE))
+        workflow_groups(results, move |rows| figures(rows, INSTANCE))
     };
-    let by_distance = (format!("Latency of ORFA-inst by GraphQL's, N = {USUAL_SIZE}"), ours(distances));
+    let by_distance =
+        (format!("Latency of ORFA-inst by GraphQL's, N = {USUAL_SIZE}"), ours(latencies_by_distance));
     let by_size = [
-        ("Latency of ORFA-inst by GraphQL's, from 93 ms away".to_owned(), ours(latencies)),
-        ("Bytes of ORFA-inst by GraphQL's".to_owned(), ours(bytes)),
+        ("Latency of ORFA-inst by GraphQL's, from 93 ms away".to_owned(), ours(latencies_by_size)),
+        ("Bytes of ORFA-inst by GraphQL's".to_owned(), ours(traffic_by_size)),
     ];
     let sizes = SIZES.map(|size| match size {
         2 => "N = 2",
@@ -45,15 +49,15 @@ pub(in crate::page) fn plots(results: &BenchResults) -> Vec<NamedPlot> {
 }
 
 /// The figures of each workflow.
-fn by_workflow(
+fn workflow_groups(
     results: &BenchResults,
     figures: impl Fn(&RowSelection<'_>) -> Vec<Option<f64>>,
 ) -> Vec<(String, Vec<Option<f64>>)> {
     let mut groups = Vec::new();
     for (bench, _) in BENCHES {
-        let rows = results.of(bench);
-        let names = rows.names("workflow").into_iter();
-        groups.extend(names.map(|name| (name.to_owned(), figures(&rows.with("workflow", name)))));
+        let rows = results.rows_of(bench);
+        let names = rows.distinct_texts("workflow").into_iter();
+        groups.extend(names.map(|name| (name.to_owned(), figures(&rows.with_value("workflow", name)))));
     }
     groups
 }

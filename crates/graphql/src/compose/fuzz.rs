@@ -64,7 +64,7 @@ fn no_supergraph_text_makes_the_planner_panic() {
         "...on A { id }",
     ];
     ::fuzz::check(words, |bytes: &[u8]| {
-        check_planner_creation(&String::from_utf8_lossy(&::fuzz::damaged(good.as_bytes(), bytes)));
+        check_planner_creation(&String::from_utf8_lossy(&::fuzz::damage_input(good.as_bytes(), bytes)));
         let text = String::from_utf8_lossy(bytes);
         check_planner_creation(&text);
         // Inserts words at a position within the valid supergraph.

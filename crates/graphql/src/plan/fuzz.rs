@@ -242,19 +242,19 @@ fn generate_responses(choices: &mut ByteChoices<'_>) -> VecDeque<(u16, String)> 
             return (status, json::text(choices, names));
         }
         let mut data = String::new();
-        json::value(choices, names, 5, &mut data);
-        let text = match choices.below(3) {
+        json::write_value(choices, names, 5, &mut data);
+        let text = match choices.number_below(3) {
             0 => format!("{{\"data\":{{\"_entities\":{data}}}}}"),
             1 => {
                 let mut errors = String::new();
-                json::value(choices, names, 3, &mut errors);
+                json::write_value(choices, names, 3, &mut errors);
                 format!("{{\"data\":{data},\"errors\":[{errors}]}}")
             }
             _ => format!("{{\"data\":{data}}}"),
         };
         (status, text)
     };
-    (0..1 + choices.below(6)).map(|_| answer(choices)).collect()
+    (0..1 + choices.number_below(6)).map(|_| answer(choices)).collect()
 }
 
 #[test]

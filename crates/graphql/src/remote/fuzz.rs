@@ -29,7 +29,7 @@ const VALID_RESPONSE: &[u8] =
 #[test]
 fn any_response_gives_each_target_a_result_with_valid_references() {
     ::fuzz::run("graphql_responses", WORDS, |bytes: &[u8]| {
-        for body in [bytes.to_vec(), ::fuzz::damaged(VALID_RESPONSE, bytes)] {
+        for body in [bytes.to_vec(), ::fuzz::damage_input(VALID_RESPONSE, bytes)] {
             let answer = services::ProgramResponse {
                 status: StatusCode::OK,
                 headers: HeaderMap::new(),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ::fuzz::ByteChoices;
-use ::fuzz::generate::json::{KnownMemberNames, value};
+use ::fuzz::generate::json::{KnownMemberNames, write_value};
 use ::fuzz::generate::openapi::{self as generate, NAMES};
 use json::JsonPath;
 use serde_json::json;
@@ -131,7 +131,7 @@ fn check_request(choices: &mut ByteChoices<'_>, operation: &RestOperation) {
         .chain(&operation.body)
         .map(|name| {
             let mut text = String::new();
-            value(choices, KnownMemberNames(NAMES.get(..6).unwrap_or_default()), 3, &mut text);
+            write_value(choices, KnownMemberNames(NAMES.get(..6).unwrap_or_default()), 3, &mut text);
             format!("{}:{text}", serde_json::Value::from(&**name))
         })
         .collect();

@@ -28,7 +28,7 @@ const WORDS: &[&str] = &[
 fn an_accepted_change_set_yields_a_value_and_a_refused_one_has_no_effect() {
     ::fuzz::run("state_changes", WORDS, |text: &[u8]| {
         check_change_set(&Bytes::copy_from_slice(text));
-        check_change_set(&worker::changes(&mut ByteChoices::new(text)).into());
+        check_change_set(&worker::change_set(&mut ByteChoices::new(text)).into());
     });
 }
 

@@ -83,7 +83,7 @@ fn arbitrary_frames_reach_their_runs_in_order_or_end_the_connection() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     ::fuzz::run("worker_frames", &[], |bytes| {
         let mut choices = ByteChoices::new(bytes);
-        let (stream, cuts) = worker::stream(&mut choices, &[1, 2]);
+        let (stream, cuts) = worker::worker_output(&mut choices, &[1, 2]);
         let pieces = split_at_cuts(&stream, &cuts);
         let (frames, is_wrong) = parse_stream(&[&stream]);
         assert_eq!(parse_stream(&pieces), (frames.clone(), is_wrong), "in pieces");

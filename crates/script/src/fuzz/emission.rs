@@ -98,7 +98,7 @@ fn compiles_random_programs_or_reports_complete_diagnostics() {
         let is_compiled = compile_checked(&write::program(bytes).0).is_some();
         compiled_too.set(compiled_too.get() + u32::from(is_compiled));
     });
-    println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);
+    println!("{} of {}", compiled_too.get(), 2 * ::fuzz::MAX_INPUTS);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn random_javascript_in_a_handler_stays_javascript() {
         );
         compiled_too.set(compiled_too.get() + u32::from(compile_checked(&source).is_some()));
     });
-    println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);
+    println!("{} of {}", compiled_too.get(), 2 * ::fuzz::MAX_INPUTS);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn functions_of_every_block_compile_with_their_variables_in_scope() {
         let is_compiled = compile_checked(&write::functions(bytes)).is_some();
         compiled_too.set(compiled_too.get() + u32::from(is_compiled));
     });
-    println!("{} of {}", compiled_too.get(), 2 * ::fuzz::INPUTS);
+    println!("{} of {}", compiled_too.get(), 2 * ::fuzz::MAX_INPUTS);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn compiles_damaged_programs_or_reports_complete_diagnostics() {
         compile_checked(good).unwrap_or_else(|| panic!("{good}"));
         ::fuzz::check(&[], |bytes: &[u8]| {
             let few = &bytes[..bytes.len().min(9)];
-            compile_checked(&String::from_utf8_lossy(&::fuzz::damaged(good.as_bytes(), few)));
+            compile_checked(&String::from_utf8_lossy(&::fuzz::damage_input(good.as_bytes(), few)));
         });
     }
 }

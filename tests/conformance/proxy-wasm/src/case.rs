@@ -41,14 +41,14 @@ impl ConformanceCase {
     }
 
     /// Fills in the placeholders of a text of the row.
-    pub(crate) fn fill(&self, text: &str) -> String {
+    pub(crate) fn fill_placeholders(&self, text: &str) -> String {
         let address = self.service.address.to_string();
         text.replace("$ID", &self.id).replace("$SERVICE", &self.id).replace("$ADDRESS", &address)
     }
 
     /// The plugin's configuration.
-    pub(crate) fn script(&self) -> String {
-        self.fill(&self.row.script)
+    pub(crate) fn plugin_config(&self) -> String {
+        self.fill_placeholders(&self.row.script)
     }
 
     /// Returns the row's expectations for every host.
@@ -57,13 +57,13 @@ impl ConformanceCase {
     }
 
     /// Whether the host is expected to accept the configuration.
-    pub(crate) fn loads(&self, host: HostKind) -> bool {
+    pub(crate) fn expects_acceptance(&self, host: HostKind) -> bool {
         let difference = self.row.difference(host, self.module);
         difference.and_then(|difference| difference.starts).unwrap_or(self.row.starts)
     }
 
     /// Returns the known different behaviour of a host, merged with the row's expectations, and its reason.
-    pub(crate) fn known(&self, host: HostKind) -> Option<(ExpectedResults, &str)> {
+    pub(crate) fn known_difference(&self, host: HostKind) -> Option<(ExpectedResults, &str)> {
         let difference = self.row.difference(host, self.module)?;
         let (common, own) = (self.expected().clone(), difference.expected.clone());
         let both = ExpectedResults {

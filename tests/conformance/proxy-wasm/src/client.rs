@@ -13,12 +13,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 use crate::case::ConformanceCase;
-use crate::log::PATIENCE;
+use crate::log::WAIT_TIMEOUT;
 use crate::rows::RowExchange;
 use crate::service;
 
 /// The time that a client waits for an answer that is expected not to arrive.
-const HANGING: Duration = Duration::from_secs(2);
+const HANG_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The result of a request.
 #[derive(Debug)]
@@ -30,11 +30,11 @@ pub(crate) enum RequestResult {
         trailers: HeaderMap,
     },
     /// The connection or stream ended before the answer was complete.
-    Broken {
-        _why: String,
+    Incomplete {
+        _reason: String,
     },
     /// Nothing arrived in time.
-    Nothing,
+    TimedOut,
 }
 
 /// Sends the request of an exchange to a host and returns the result.
@@ -45,17 +45,17 @@ pub(crate) async fn send(
 ) -> RequestResult {
     if let Some(line) = &exchange.after {
         // A missing line is reported by the comparison of logs.
-        let _ = case.log.wait(std::slice::from_ref(line)).await;
+        let _ = case.log.wait_for_lines(std::slice::from_ref(line)).await;
     }
-    let patience = if exchange.answer.hangs { HANGING } else { PATIENCE };
-    match tokio::time::timeout(patience, exchanged(case, to, exchange)).await {
+    let patience = if exchange.answer.hangs { HANG_TIMEOUT } else { WAIT_TIMEOUT };
+    match tokio::time::timeout(patience, run_exchange(case, to, exchange)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => RequestResult::Broken { _why: error.to_string() },
-        Err(_) => RequestResult::Nothing,
+        Ok(Err(error)) => RequestResult::Incomplete { _reason: error.to_string() },
+        Err(_) => RequestResult::TimedOut,
     }
 }
 
-async fn exchanged(
+async fn run_exchange(
     case: &Arc<ConformanceCase>,
     to: SocketAddr,
     exchange: &RowExchange,
@@ -67,13 +67,13 @@ async fn exchanged(
     let (mut sender, body) = Channel::<Bytes>::new(1);
     let body = if has_body { body.boxed() } else { http_body_util::Empty::new().boxed() };
     let mut request = Request::builder().method(method).uri(format!("{authority}{path}")).body(body)?;
-    let headers = exchange.headers.iter().map(|(name, value)| (name.clone(), case.fill(value)));
-    *request.headers_mut() = service::map(&headers.collect());
+    let headers = exchange.headers.iter().map(|(name, value)| (name.clone(), case.fill_placeholders(value)));
+    *request.headers_mut() = service::header_map(&headers.collect());
     let stream = TcpStream::connect(to).await?;
     stream.set_nodelay(true)?;
     let io = TokioIo::new(stream);
     let (chunks, trailers, log) = (exchange.body.clone(), exchange.trailers.clone(), Arc::clone(&case.log));
-    tokio::spawn(async move { service::send(&mut sender, &chunks, &trailers, &log).await });
+    tokio::spawn(async move { service::send_chunks(&mut sender, &chunks, &trailers, &log).await });
     let response = if case.row.http2 {
         let (mut client, connection) = http2::handshake(TokioExecutor::new(), io).await?;
         tokio::spawn(connection);

@@ -17,10 +17,10 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
 use crate::case::ConformanceCase;
-use crate::log::{LoggedLine, PATIENCE};
+use crate::log::{LoggedLine, WAIT_TIMEOUT};
 
 /// The time limit for a host's start, which compiles every module.
-const START: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The supported hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -49,7 +49,7 @@ impl HostKind {
         }
     }
 
-    pub(crate) fn with(self, binary: &Path, verbose: bool) -> anyhow::Result<Box<dyn DynHost>> {
+    pub(crate) fn create_host(self, binary: &Path, verbose: bool) -> anyhow::Result<Box<dyn DynHost>> {
         let binary = std::path::absolute(binary)?;
         Ok(match self {
             Self::Envoy => Box::new(envoy::EnvoyHost { binary, verbose }),
@@ -73,25 +73,25 @@ impl ListeningHost {
     }
 
     /// Waits until a metric has this value. Returns the last values as an error if it does not.
-    pub(crate) async fn metric(&self, name: &str, value: i64) -> Result<(), String> {
+    pub(crate) async fn wait_for_metric(&self, name: &str, value: i64) -> Result<(), String> {
         let mut shown = String::new();
         let until = async {
             loop {
-                shown = get(self.metrics.0, self.metrics.1).await.unwrap_or_default();
-                if shown.lines().any(|line| shows(line, name, value)) {
+                shown = fetch_body(self.metrics.0, self.metrics.1).await.unwrap_or_default();
+                if shown.lines().any(|line| has_metric(line, name, value)) {
                     return;
                 }
                 // Hosts aggregate the metrics of their workers periodically, so poll until the value appears.
                 tokio::task::yield_now().await;
             }
         };
-        let found = tokio::time::timeout(PATIENCE, until).await;
+        let found = tokio::time::timeout(WAIT_TIMEOUT, until).await;
         found.map_err(|_| shown.lines().filter(|line| line.contains(name)).collect::<Vec<_>>().join("; "))
     }
 }
 
 /// Whether a line of metrics contains a name with this ending and has this value last.
-fn shows(line: &str, name: &str, value: i64) -> bool {
+fn has_metric(line: &str, name: &str, value: i64) -> bool {
     let is_of_a_name = |letter: char| letter.is_alphanumeric() || letter == '_';
     line.rsplit([' ', ':']).next() == Some(&value.to_string())
         && line.split(|letter| !is_of_a_name(letter)).any(|word| word.ends_with(name))
@@ -100,7 +100,7 @@ fn shows(line: &str, name: &str, value: i64) -> bool {
 /// A host's process. Its output is parsed and distributed to the cases.
 pub(crate) struct HostProcess {
     child: Child,
-    said: Arc<watch::Sender<Vec<String>>>,
+    output: Arc<watch::Sender<Vec<String>>>,
 }
 
 impl HostProcess {
@@ -132,13 +132,13 @@ impl HostProcess {
                 keep.send_modify(|said| said.push(line));
             }
         });
-        Ok(Self { child, said })
+        Ok(Self { child, output: said })
     }
 
     /// Waits for a line from which `make` returns a value. If the process ends before, returns its output as
     /// an error.
-    async fn wait<T>(&mut self, make: impl Fn(&str) -> Option<T>) -> Result<T, String> {
-        let mut receiver = self.said.subscribe();
+    async fn wait_for_line<T>(&mut self, make: impl Fn(&str) -> Option<T>) -> Result<T, String> {
+        let mut receiver = self.output.subscribe();
         let child = &mut self.child;
         let said = async {
             loop {
@@ -151,13 +151,13 @@ impl HostProcess {
                 }
             }
         };
-        let made = tokio::time::timeout(START, said).await.ok().flatten();
-        made.ok_or_else(|| self.said.borrow().join("\n"))
+        let made = tokio::time::timeout(START_TIMEOUT, said).await.ok().flatten();
+        made.ok_or_else(|| self.output.borrow().join("\n"))
     }
 }
 
 /// Fetches a body over a new connection.
-async fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+async fn fetch_body(address: SocketAddr, path: &str) -> anyhow::Result<String> {
     use http_body_util::{BodyExt, Empty};
     let stream = tokio::net::TcpStream::connect(address).await?;
     let io = hyper_util::rt::TokioIo::new(stream);
@@ -170,14 +170,14 @@ async fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::shows;
+    use super::has_metric;
 
     #[test]
     fn finds_metrics_in_both_notations() {
-        assert!(shows("wasmcustom.a_count: 3", "a_count", 3));
-        assert!(shows("orfa_filter_a_count{route=\"/a/*\"} 3", "a_count", 3));
-        assert!(shows("orfa_filter_metric{name=\"a_count\"} 3", "a_count", 3));
-        assert!(!shows("wasmcustom.a_count: 13", "a_count", 3));
-        assert!(!shows("wasmcustom.a_counter: 3", "a_count", 3));
+        assert!(has_metric("wasmcustom.a_count: 3", "a_count", 3));
+        assert!(has_metric("orfa_filter_a_count{route=\"/a/*\"} 3", "a_count", 3));
+        assert!(has_metric("orfa_filter_metric{name=\"a_count\"} 3", "a_count", 3));
+        assert!(!has_metric("wasmcustom.a_count: 13", "a_count", 3));
+        assert!(!has_metric("wasmcustom.a_counter: 3", "a_count", 3));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// The default time limit for waiting: longer than any correct behaviour takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A line that a module logged.
 #[derive(Clone, Debug)]
@@ -34,17 +34,21 @@ impl ModuleLog {
     }
 
     /// Whether a line that matches was logged.
-    pub(crate) fn has(&self, wanted: &str) -> bool {
-        self.0.borrow().iter().any(|line| line.is(wanted))
+    pub(crate) fn contains(&self, wanted: &str) -> bool {
+        self.0.borrow().iter().any(|line| line.matches_pattern(wanted))
     }
 
     /// Waits for these lines in this order. Returns the first one that did not come in time as an error.
-    pub(crate) async fn wait(&self, wanted: &[String]) -> Result<(), String> {
-        self.wait_for(wanted, PATIENCE).await
+    pub(crate) async fn wait_for_lines(&self, wanted: &[String]) -> Result<(), String> {
+        self.wait_with_timeout(wanted, WAIT_TIMEOUT).await
     }
 
     /// Like `wait`, with this time limit.
-    pub(crate) async fn wait_for(&self, wanted: &[String], patience: Duration) -> Result<(), String> {
+    pub(crate) async fn wait_with_timeout(
+        &self,
+        wanted: &[String],
+        patience: Duration,
+    ) -> Result<(), String> {
         let mut receiver = self.0.subscribe();
         let all = async {
             loop {
@@ -67,31 +71,31 @@ impl ModuleLog {
 
 fn first_missing<'a>(lines: &[LoggedLine], wanted: &'a [String]) -> Option<&'a String> {
     let mut lines = lines.iter();
-    wanted.iter().find(|wanted| !lines.any(|line| line.is(wanted)))
+    wanted.iter().find(|wanted| !lines.any(|line| line.matches_pattern(wanted)))
 }
 
 impl LoggedLine {
-    fn is(&self, wanted: &str) -> bool {
+    fn matches_pattern(&self, wanted: &str) -> bool {
         let (level, text) = match wanted.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
             Some((level, text)) => (Some(level), text),
             None => (None, wanted),
         };
-        level.is_none_or(|level| level == self.level) && matches(text, &self.text)
+        level.is_none_or(|level| level == self.level) && matches_wildcard(text, &self.text)
     }
 }
 
 /// Whether a text matches a pattern, where `*` matches any text.
-pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches_wildcard(pattern: &str, text: &str) -> bool {
     let Some((before, after)) = pattern.split_once('*') else { return pattern == text };
     let Some(rest) = text.strip_prefix(before) else { return false };
-    rest.char_indices().map(|(at, _)| at).chain([rest.len()]).any(|at| matches(after, &rest[at..]))
+    rest.char_indices().map(|(at, _)| at).chain([rest.len()]).any(|at| matches_wildcard(after, &rest[at..]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn lines(texts: &[&str]) -> ModuleLog {
+    fn log_of(texts: &[&str]) -> ModuleLog {
         let log = ModuleLog::default();
         texts.iter().for_each(|text| log.add(LoggedLine { level: "info".into(), text: (*text).into() }));
         log
@@ -99,17 +103,24 @@ mod tests {
 
     #[test]
     fn a_star_matches_any_text() {
-        assert!(matches("on tick", "on tick") && !matches("on tick", "on tick 2"));
-        assert!(matches("on *", "on tick") && matches("*b*d", "abcd") && !matches("*b*d", "abc"));
-        assert!(matches("a*", "a") && !matches("a*", "ba"));
+        assert!(matches_wildcard("on tick", "on tick") && !matches_wildcard("on tick", "on tick 2"));
+        assert!(
+            matches_wildcard("on *", "on tick")
+                && matches_wildcard("*b*d", "abcd")
+                && !matches_wildcard("*b*d", "abc")
+        );
+        assert!(matches_wildcard("a*", "a") && !matches_wildcard("a*", "ba"));
     }
 
     #[tokio::test]
     async fn waits_for_lines_in_order() {
-        let log = lines(&["a", "b", "c"]);
+        let log = log_of(&["a", "b", "c"]);
         let wanted = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        assert_eq!(log.wait(&wanted(&["a", "[info] c"])).await, Ok(()));
-        assert_eq!(log.wait_for(&wanted(&["c", "a"]), Duration::ZERO).await, Err("a".to_owned()));
-        assert_eq!(log.wait_for(&wanted(&["[warn] a"]), Duration::ZERO).await, Err("[warn] a".to_owned()));
+        assert_eq!(log.wait_for_lines(&wanted(&["a", "[info] c"])).await, Ok(()));
+        assert_eq!(log.wait_with_timeout(&wanted(&["c", "a"]), Duration::ZERO).await, Err("a".to_owned()));
+        assert_eq!(
+            log.wait_with_timeout(&wanted(&["[warn] a"]), Duration::ZERO).await,
+            Err("[warn] a".to_owned())
+        );
     }
 }

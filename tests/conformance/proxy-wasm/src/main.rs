@@ -9,11 +9,11 @@
 mod case;
 mod client;
 mod host;
-mod judge;
 mod log;
 mod rows;
 mod score;
 mod service;
+mod verdict;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,8 +27,8 @@ use tokio::task::JoinSet;
 
 use case::ConformanceCase;
 use host::DynHost;
-use judge::CaseVerdict;
 use score::ConformanceScore;
+use verdict::CaseVerdict;
 
 /// Run the Proxy-Wasm conformance rows against a host.
 #[derive(Debug, Parser)]
@@ -54,12 +54,13 @@ struct ConformanceArguments {
 }
 
 /// The folder of the table and of the scores.
-const HERE: &str = env!("CARGO_MANIFEST_DIR");
+const CONFORMANCE_FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let arguments = ConformanceArguments::parse();
-    let rows = rows::read(&PathBuf::from(HERE).join("rows")).context("the table of rows")?;
+    let rows =
+        rows::read_rows(&PathBuf::from(CONFORMANCE_FOLDER).join("rows")).context("the table of rows")?;
     let mut cases = Vec::new();
     for row in &rows {
         for module in &row.modules {
@@ -70,38 +71,38 @@ async fn main() -> anyhow::Result<ExitCode> {
         }
     }
     let cases: Vec<Arc<ConformanceCase>> = cases.into_iter().map(Arc::new).collect();
-    let host = arguments.host.with(&arguments.binary, arguments.verbose)?;
-    let verdicts = play(&*host, &cases).await?;
+    let host = arguments.host.create_host(&arguments.binary, arguments.verbose)?;
+    let verdicts = play_all(&*host, &cases).await?;
     report(&cases, &verdicts);
-    let score = ConformanceScore::of(&cases, &verdicts);
-    let path = PathBuf::from(HERE).join(format!("score-{}.json", host.kind().name()));
-    Ok(score.close(&path, arguments.only.is_some(), arguments.update)?.into())
+    let score = ConformanceScore::from_verdicts(&cases, &verdicts);
+    let path = PathBuf::from(CONFORMANCE_FOLDER).join(format!("score-{}.json", host.kind().name()));
+    Ok(score.compare_or_write(&path, arguments.only.is_some(), arguments.update)?.into())
 }
 
 /// The number of cases played at once. Most of their time is spent waiting for absent events.
-const AT_ONCE: usize = 16;
+const CONCURRENCY: usize = 16;
 
 /// Plays every case: those that load in one process, and at the same time the others in one process each.
-async fn play(host: &dyn DynHost, cases: &[Arc<ConformanceCase>]) -> anyhow::Result<Vec<CaseVerdict>> {
+async fn play_all(host: &dyn DynHost, cases: &[Arc<ConformanceCase>]) -> anyhow::Result<Vec<CaseVerdict>> {
     let kind = host.kind();
     let (load, refused): (Vec<_>, Vec<_>) =
-        cases.iter().cloned().enumerate().partition(|(_, it)| it.loads(kind));
+        cases.iter().cloned().enumerate().partition(|(_, it)| it.expects_acceptance(kind));
     let together: Vec<Arc<ConformanceCase>> = load.iter().map(|(_, case)| Arc::clone(case)).collect();
     let running = host.start(&together).await?;
     let running = Arc::new(running.map_err(|said| anyhow::anyhow!("it did not start:\n{said}"))?);
-    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    let turns = Arc::new(Semaphore::new(CONCURRENCY));
     let mut played = JoinSet::new();
     for (number, case) in load {
         let (running, turns) = (Arc::clone(&running), Arc::clone(&turns));
         played.spawn(async move {
             let _turn = turns.acquire().await;
-            (number, judge::play(kind, &running, &case).await)
+            (number, verdict::play_case(kind, &running, &case).await)
         });
     }
     let starts = join_all(refused.iter().map(|(_, case)| host.start(std::slice::from_ref(case))));
     let (mut verdicts, starts) = tokio::join!(played.join_all(), starts);
     for ((number, case), started) in refused.iter().zip(starts) {
-        verdicts.push((*number, judge::refusal(kind, started?.err(), case)));
+        verdicts.push((*number, verdict::judge_refusal(kind, started?.err(), case)));
     }
     verdicts.sort_by_key(|(number, _)| *number);
     Ok(verdicts.into_iter().map(|(_, verdict)| verdict).collect())
@@ -111,9 +112,9 @@ async fn play(host: &dyn DynHost, cases: &[Arc<ConformanceCase>]) -> anyhow::Res
 fn report(cases: &[Arc<ConformanceCase>], verdicts: &[CaseVerdict]) {
     for (case, verdict) in cases.iter().zip(verdicts) {
         match verdict {
-            CaseVerdict::Same => {}
-            CaseVerdict::Differs(why) => anstream::println!("differs  {}: {why}", case.name()),
-            CaseVerdict::Fails(problems) => {
+            CaseVerdict::AsExpected => {}
+            CaseVerdict::KnownDifference(why) => anstream::println!("differs  {}: {why}", case.name()),
+            CaseVerdict::Failed(problems) => {
                 anstream::println!("FAILS    {}", case.name());
                 for problem in problems {
                     anstream::println!("         {problem}");

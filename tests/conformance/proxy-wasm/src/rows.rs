@@ -231,7 +231,7 @@ fn yes() -> bool {
 }
 
 /// Reads all rows of the files in a folder, in the order of the files' names.
-pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<ConformanceRow>> {
+pub(crate) fn read_rows(folder: &Path) -> anyhow::Result<Vec<ConformanceRow>> {
     let entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     let mut files: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
     files.sort();
@@ -251,7 +251,7 @@ pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<ConformanceRow>> {
 fn read_file(file: &Path) -> anyhow::Result<Vec<ConformanceRow>> {
     let text = std::fs::read_to_string(file)?;
     let documents = Yaml::load_from_str(&text)?;
-    let Some(Value::Array(rows)) = documents.first().map(value) else { bail!("not a list of rows") };
+    let Some(Value::Array(rows)) = documents.first().map(yaml_to_json) else { bail!("not a list of rows") };
     let row = |row: Value| {
         let id = row["id"].as_str().unwrap_or("a row without an id").to_owned();
         serde_json::from_value(row).context(id)
@@ -260,16 +260,16 @@ fn read_file(file: &Path) -> anyhow::Result<Vec<ConformanceRow>> {
 }
 
 /// Converts YAML to JSON, which serde can read.
-fn value(yaml: &Yaml<'_>) -> Value {
+fn yaml_to_json(yaml: &Yaml<'_>) -> Value {
     match yaml {
         Yaml::Value(Scalar::Boolean(is)) => Value::Bool(*is),
         Yaml::Value(Scalar::Integer(number)) => Value::from(*number),
         Yaml::Value(Scalar::String(text)) => Value::from(text.as_ref()),
         Yaml::Value(Scalar::FloatingPoint(number)) => Value::from(number.into_inner()),
-        Yaml::Sequence(items) => items.iter().map(value).collect(),
+        Yaml::Sequence(items) => items.iter().map(yaml_to_json).collect(),
         Yaml::Mapping(fields) => {
             let field = |(name, field): (&Yaml<'_>, &Yaml<'_>)| {
-                Some((name.as_str().map(str::to_owned)?, value(field)))
+                Some((name.as_str().map(str::to_owned)?, yaml_to_json(field)))
             };
             Value::Object(fields.iter().filter_map(field).collect::<Map<_, _>>())
         }
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_row_is_valid_and_expects_something() {
-        let rows = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("rows")).expect("a table");
+        let rows = read_rows(&Path::new(env!("CARGO_MANIFEST_DIR")).join("rows")).expect("a table");
         assert!(rows.len() > 150);
         for row in &rows {
             let ExpectedResults { exchange, seen, unseen, log, never, metrics } = &row.expected;
@@ -298,7 +298,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         for row in ["- { id: a, rule: b, exchange: [{ answr: {} }] }", "- { id: a, rule: b, lgo: [] }"] {
             std::fs::write(folder.path().join("a.yaml"), row).expect("written");
-            assert!(read(folder.path()).is_err(), "{row}");
+            assert!(read_rows(folder.path()).is_err(), "{row}");
         }
     }
 }

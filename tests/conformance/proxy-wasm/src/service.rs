@@ -28,7 +28,7 @@ type Body = BoxBody<Bytes, hyper::Error>;
 
 /// The maximum time that a chunk waits for its line. Rows may depend on the timeout: on a correct host the
 /// line never comes.
-const CHUNK: Duration = Duration::from_secs(2);
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A received request.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct ReceivedRequest {
 
 pub(crate) struct ConformanceService {
     pub(crate) address: SocketAddr,
-    came: Arc<Mutex<Vec<ReceivedRequest>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 /// The shared state of a service's connections.
@@ -50,7 +50,7 @@ struct ServiceAnswers {
     /// The path prefix of requests that went through the filter.
     prefix: String,
     by_path: BTreeMap<String, ServiceAnswer>,
-    came: Arc<Mutex<Vec<ReceivedRequest>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
     log: Arc<ModuleLog>,
 }
 
@@ -61,25 +61,25 @@ impl ConformanceService {
         let answers = Arc::new(ServiceAnswers {
             prefix: format!("/{id}"),
             by_path: row.service.clone(),
-            came: Arc::clone(&came),
+            received: Arc::clone(&came),
             log: Arc::clone(log),
         });
-        tokio::spawn(listen(listener, answers));
-        Ok(Self { address, came })
+        tokio::spawn(accept_connections(listener, answers));
+        Ok(Self { address, received: came })
     }
 
     /// Returns all requests received so far.
-    pub(crate) fn came(&self) -> Vec<ReceivedRequest> {
-        self.came.lock().map(|came| came.clone()).unwrap_or_default()
+    pub(crate) fn received_requests(&self) -> Vec<ReceivedRequest> {
+        self.received.lock().map(|came| came.clone()).unwrap_or_default()
     }
 }
 
-async fn listen(listener: TcpListener, answers: Arc<ServiceAnswers>) {
+async fn accept_connections(listener: TcpListener, answers: Arc<ServiceAnswers>) {
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
         let answers = Arc::clone(&answers);
         tokio::spawn(async move {
-            let service = service_fn(|request| Arc::clone(&answers).answer(request));
+            let service = service_fn(|request| Arc::clone(&answers).handle_request(request));
             // The host may disconnect in the middle, as some rows require.
             let _ = auto::Builder::new(TokioExecutor::new())
                 .serve_connection(TokioIo::new(stream), service)
@@ -89,7 +89,7 @@ async fn listen(listener: TcpListener, answers: Arc<ServiceAnswers>) {
 }
 
 impl ServiceAnswers {
-    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> anyhow::Result<Response<Body>> {
+    async fn handle_request(self: Arc<Self>, request: Request<Incoming>) -> anyhow::Result<Response<Body>> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let path = path.strip_prefix(&self.prefix).unwrap_or(&path).to_owned();
         let answer = self.by_path.get(&path).cloned();
@@ -102,13 +102,13 @@ impl ServiceAnswers {
             trailers: HeaderMap::new(),
         };
         if answer.as_ref().is_some_and(|answer| answer.echo) {
-            self.note(came);
+            self.record(came);
             return Ok(response(&answer.unwrap_or_default(), body.boxed()));
         }
         let whole = body.collect().await?;
         came.trailers = whole.trailers().cloned().unwrap_or_default();
         came.body = String::from_utf8_lossy(&whole.to_bytes()).into_owned();
-        self.note(came);
+        self.record(came);
         let Some(answer) = answer else {
             return Ok(Response::new(Full::from("hello").map_err(|never| match never {}).boxed()));
         };
@@ -121,8 +121,8 @@ impl ServiceAnswers {
         Ok(response(&answer, self.body(answer.clone())))
     }
 
-    fn note(&self, came: ReceivedRequest) {
-        if let Ok(mut all) = self.came.lock() {
+    fn record(&self, came: ReceivedRequest) {
+        if let Ok(mut all) = self.received.lock() {
             all.push(came);
         }
     }
@@ -134,7 +134,7 @@ impl ServiceAnswers {
         }
         let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
         let log = Arc::clone(&self.log);
-        tokio::spawn(async move { send(&mut sender, &answer.body, &answer.trailers, &log).await });
+        tokio::spawn(async move { send_chunks(&mut sender, &answer.body, &answer.trailers, &log).await });
         body.map_err(|never| match never {}).boxed()
     }
 }
@@ -142,12 +142,12 @@ impl ServiceAnswers {
 fn response(answer: &ServiceAnswer, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = http::StatusCode::from_u16(answer.status).unwrap_or_default();
-    *response.headers_mut() = map(&answer.headers);
+    *response.headers_mut() = header_map(&answer.headers);
     response
 }
 
 /// Sends chunks, and waits for log lines where the row requires it. Stops early if the receiver is gone.
-pub(crate) async fn send(
+pub(crate) async fn send_chunks(
     sender: &mut Sender<Bytes>,
     chunks: &[RowBodyChunk],
     trailers: &BTreeMap<String, String>,
@@ -159,20 +159,20 @@ pub(crate) async fn send(
             RowBodyChunk::Bytes { bytes } => Bytes::from(vec![b'x'; *bytes]),
             RowBodyChunk::Until { until } => {
                 // A missing line is reported by the comparison of logs.
-                let _ = log.wait_for(std::slice::from_ref(until), CHUNK).await;
+                let _ = log.wait_with_timeout(std::slice::from_ref(until), CHUNK_TIMEOUT).await;
                 continue;
             }
         };
         sender.send_data(bytes).await.ok()?;
     }
     if !trailers.is_empty() {
-        sender.send_trailers(map(trailers)).await.ok()?;
+        sender.send_trailers(header_map(trailers)).await.ok()?;
     }
     Some(())
 }
 
 /// Converts headers of the table, leaving out malformed ones.
-pub(crate) fn map(headers: &BTreeMap<String, String>) -> HeaderMap {
+pub(crate) fn header_map(headers: &BTreeMap<String, String>) -> HeaderMap {
     let header =
         |(name, value): (&String, &String)| Some((name.parse().ok()?, HeaderValue::from_str(value).ok()?));
     headers.iter().filter_map(header).collect::<HeaderMap<_>>() as HeaderMap<HeaderValue>

@@ -3,18 +3,18 @@
 use std::io::Write;
 
 /// The decoded size of a bomb, in bytes.
-const SIZE: usize = 64 << 20;
+const DECODED_SIZE: usize = 64 << 20;
 
 /// Returns zeros compressed with gzip.
-pub(super) fn gzip() -> Vec<u8> {
+pub(super) fn gzip_bomb() -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    fill(&mut encoder);
+    write_zeros(&mut encoder);
     encoder.finish().unwrap_or_default()
 }
 
 /// Returns zeros compressed with zstd.
-pub(super) fn zstd() -> Vec<u8> {
-    let zeros = vec![0; SIZE];
+pub(super) fn zstd_bomb() -> Vec<u8> {
+    let zeros = vec![0; DECODED_SIZE];
     zstd::bulk::compress(&zeros, 1).unwrap_or_default()
 }
 
@@ -28,15 +28,15 @@ pub(super) fn wide_window() -> Vec<u8> {
 }
 
 /// Returns zeros compressed with brotli.
-pub(super) fn brotli() -> Vec<u8> {
+pub(super) fn brotli_bomb() -> Vec<u8> {
     let mut encoder = brotli::CompressorWriter::new(Vec::new(), 4096, 5, 22);
-    fill(&mut encoder);
+    write_zeros(&mut encoder);
     encoder.into_inner()
 }
 
-fn fill(encoder: &mut impl Write) {
+fn write_zeros(encoder: &mut impl Write) {
     let zeros = vec![0; 1 << 20];
-    for _ in 0..SIZE >> 20 {
+    for _ in 0..DECODED_SIZE >> 20 {
         // Writing to a vector cannot fail.
         let _ = encoder.write_all(&zeros);
     }

@@ -13,13 +13,13 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "filter/body that stands still",
-        |it| it.ending("POST", "/filtered/echo", &[("content-length", "5")], "x"),
+        |it| it.request_ending("POST", "/filtered/echo", &[("content-length", "5")], "x"),
         [AttackEnding::problem(408, "body-too-slow")],
         &[("body held by a filter", 2)]
     ),
     case!(
         "filter/body in pieces",
-        |it| it.ending("POST", "/filtered/echo", &[], "x".repeat(1 << 20)),
+        |it| it.request_ending("POST", "/filtered/echo", &[], "x".repeat(1 << 20)),
         [AttackEnding::Answer(200), AttackEnding::problem(413, "body-too-large")],
         &[("body held by a filter", 2)]
     ),
@@ -31,7 +31,7 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "filter/body of many lines that a filter logs",
-        |it| it.ending("POST", "/read/echo", &[], "a\n".repeat(32 << 10)),
+        |it| it.request_ending("POST", "/read/echo", &[], "a\n".repeat(32 << 10)),
         [AttackEnding::Answer(200)],
         &[("memory of a filter", 1)]
     ),
@@ -40,11 +40,11 @@ pub(super) const CASES: &[AttackCase] = &[
 /// Runs a program whose answer of four megabytes is a single frame.
 async fn long_answer(target: &AttackTarget) -> Result<AttackEnding> {
     let source = "export default () => 'x'.repeat(4_000_000)";
-    target.ending("POST", "/read", &[("content-type", "text/javascript")], source).await
+    target.request_ending("POST", "/read", &[("content-type", "text/javascript")], source).await
 }
 
 async fn many_fields(target: &AttackTarget) -> Result<AttackEnding> {
     let names: Vec<String> = (0..200).map(|number| format!("x-{number}")).collect();
     let headers: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
-    target.ending("GET", "/filtered/json?n=1", &headers, "").await
+    target.request_ending("GET", "/filtered/json?n=1", &headers, "").await
 }

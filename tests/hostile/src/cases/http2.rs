@@ -8,7 +8,7 @@ use super::HeldRows;
 use crate::case::{AttackCase, AttackEnding};
 use crate::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameConnection, GOAWAY, HEADERS, NO_WINDOW, PING, PRIORITY,
-    RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame, get, request, word,
+    RST_STREAM, SETTINGS, WINDOW_UPDATE, encode_field, frame, get, read_u32, request_fields,
 };
 use crate::target::AttackTarget;
 
@@ -48,9 +48,10 @@ const REQUESTS: HeldRows = &[
     ("request", 100),
 ];
 /// The same number of requests whose answers wait for a window.
-const UNTAKEN: HeldRows = &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 100)];
+const BLOCKED_ANSWERS: HeldRows =
+    &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 100)];
 /// The streams of [`crate::http2::reset_untaken`]. Uncounted answers would exceed these rows.
-pub(super) const UNTAKEN_COMPOSED: HeldRows =
+pub(super) const BLOCKED_COMPOSED_ANSWERS: HeldRows =
     &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 40)];
 
 pub(super) const CASES: &[AttackCase] = &[
@@ -73,7 +74,12 @@ pub(super) const CASES: &[AttackCase] = &[
                 HEADERS,
                 WHOLE,
                 1,
-                &[field(":method", "GET"), field(":scheme", "http"), field(":authority", "a")].concat()
+                &[
+                    encode_field(":method", "GET"),
+                    encode_field(":scheme", "http"),
+                    encode_field(":authority", "a")
+                ]
+                .concat()
             )
         ),
         [AttackEnding::StreamReset(PROTOCOL_ERROR), AttackEnding::GoAway(PROTOCOL_ERROR)]
@@ -88,7 +94,12 @@ pub(super) const CASES: &[AttackCase] = &[
         |it| one(
             &it,
             &[
-                frame(HEADERS, END_HEADERS, 1, &request("POST", "/up/echo", &[("content-length", "1")])),
+                frame(
+                    HEADERS,
+                    END_HEADERS,
+                    1,
+                    &request_fields("POST", "/up/echo", &[("content-length", "1")])
+                ),
                 frame(DATA, END_STREAM, 1, b"two")
             ]
             .concat()
@@ -100,7 +111,12 @@ pub(super) const CASES: &[AttackCase] = &[
         |it| one(
             &it,
             &[
-                frame(HEADERS, END_HEADERS, 1, &request("POST", "/up/echo", &[("content-length", "9")])),
+                frame(
+                    HEADERS,
+                    END_HEADERS,
+                    1,
+                    &request_fields("POST", "/up/echo", &[("content-length", "9")])
+                ),
                 frame(DATA, END_STREAM, 1, b"two")
             ]
             .concat()
@@ -109,22 +125,22 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "http2/data on the connection's stream",
-        |it| connection(&it, &frame(DATA, 0, 0, b"x")),
+        |it| connection_ending(&it, &frame(DATA, 0, 0, b"x")),
         [AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/data on a stream that is idle",
-        |it| connection(&it, &frame(DATA, 0, 1, b"x")),
+        |it| connection_ending(&it, &frame(DATA, 0, 1, b"x")),
         [AttackEnding::GoAway(PROTOCOL_ERROR), AttackEnding::GoAway(STREAM_CLOSED)]
     ),
     case!(
         "http2/stream of the server",
-        |it| connection(&it, &frame(HEADERS, WHOLE, 2, &get("/up/json", &[]))),
+        |it| connection_ending(&it, &frame(HEADERS, WHOLE, 2, &get("/up/json", &[]))),
         [AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/stream below the last one",
-        |it| connection(
+        |it| connection_ending(
             &it,
             &[
                 frame(HEADERS, WHOLE, 5, &get("/up/json", &[])),
@@ -136,37 +152,37 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "http2/window that overflows",
-        |it| connection(&it, &frame(WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255])),
+        |it| connection_ending(&it, &frame(WINDOW_UPDATE, 0, 0, &[0x7f, 255, 255, 255])),
         [AttackEnding::GoAway(FLOW_CONTROL_ERROR)]
     ),
     case!(
         "http2/window that grows by nothing",
-        |it| connection(&it, &frame(WINDOW_UPDATE, 0, 0, &[0; 4])),
+        |it| connection_ending(&it, &frame(WINDOW_UPDATE, 0, 0, &[0; 4])),
         [AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/settings of half a size",
-        |it| connection(&it, &frame(SETTINGS, 0, 0, &[0; 5])),
+        |it| connection_ending(&it, &frame(SETTINGS, 0, 0, &[0; 5])),
         [AttackEnding::GoAway(FRAME_SIZE_ERROR), AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/ping of another size",
-        |it| connection(&it, &frame(PING, 0, 0, &[0; 7])),
+        |it| connection_ending(&it, &frame(PING, 0, 0, &[0; 7])),
         [AttackEnding::GoAway(FRAME_SIZE_ERROR), AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/frame that is too large",
-        |it| connection(&it, &frame(DATA, 0, 1, &[0; 20_000])),
+        |it| connection_ending(&it, &frame(DATA, 0, 1, &[0; 20_000])),
         [AttackEnding::GoAway(FRAME_SIZE_ERROR)]
     ),
     case!(
         "http2/padding longer than its frame",
-        |it| connection(&it, &frame(HEADERS, WHOLE | 8, 1, &[200, 0])),
+        |it| connection_ending(&it, &frame(HEADERS, WHOLE | 8, 1, &[200, 0])),
         [AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/another frame within a head",
-        |it| connection(
+        |it| connection_ending(
             &it,
             &[frame(HEADERS, 0, 1, &get("/up/json", &[])), frame(PING, 0, 0, &[0; 8])].concat()
         ),
@@ -174,12 +190,15 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "http2/field of an index that is not there",
-        |it| connection(&it, &frame(HEADERS, WHOLE, 1, &[0xff, 0xff, 0x03])),
+        |it| connection_ending(&it, &frame(HEADERS, WHOLE, 1, &[0xff, 0xff, 0x03])),
         [AttackEnding::GoAway(COMPRESSION_ERROR), AttackEnding::GoAway(PROTOCOL_ERROR)]
     ),
     case!(
         "http2/stream that depends on itself",
-        |it| connection(&it, &[frame(PRIORITY, 0, 1, &[0, 0, 0, 1, 0]), frame(PING, 0, 0, &[0; 7])].concat()),
+        |it| connection_ending(
+            &it,
+            &[frame(PRIORITY, 0, 1, &[0, 0, 0, 1, 0]), frame(PING, 0, 0, &[0; 7])].concat()
+        ),
         [AttackEnding::GoAway(PROTOCOL_ERROR), AttackEnding::GoAway(FRAME_SIZE_ERROR)]
     ),
     case!(
@@ -199,7 +218,7 @@ pub(super) const CASES: &[AttackCase] = &[
         "http2/requests that make the server reset",
         |it| flood(&it, 20_000, |number| {
             let stream = number * 2 + 1;
-            let head = frame(HEADERS, END_HEADERS, stream, &request("POST", "/up/echo", &[]));
+            let head = frame(HEADERS, END_HEADERS, stream, &request_fields("POST", "/up/echo", &[]));
             [head, frame(WINDOW_UPDATE, 0, stream, &[0; 4])].concat()
         }),
         [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::GoAway(PROTOCOL_ERROR), AttackEnding::Closed],
@@ -209,7 +228,7 @@ pub(super) const CASES: &[AttackCase] = &[
         "http2/head that never ends",
         |it| flood(&it, 20_000, |number| match number {
             0 => frame(HEADERS, 0, 1, &get("/up/json", &[])),
-            _ => frame(CONTINUATION, 0, 1, &field("x-more", "of it")),
+            _ => frame(CONTINUATION, 0, 1, &encode_field("x-more", "of it")),
         }),
         [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::GoAway(PROTOCOL_ERROR), AttackEnding::Closed],
         &[("HTTP/2 request head", 2)]
@@ -225,19 +244,19 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "http2/head that swells by references",
-        |it| one(&it, &frame(HEADERS, WHOLE, 1, &swelling())),
+        |it| one(&it, &frame(HEADERS, WHOLE, 1, &expanding_head())),
         [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::problem(431, "head-too-large")],
         &[("HTTP/2 request head", 2)]
     ),
     case!(
         "http2/heads of references at once",
-        |it| referring(&it),
+        |it| repeat_indexed_field(&it),
         [AttackEnding::problem(431, "head-too-large")],
         &[("HTTP/2 streams", 1), ("request", 60)]
     ),
     case!(
         "http2/paths that keep their heads in the table",
-        |it| retained(&it),
+        |it| fill_dynamic_table(&it),
         [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::Closed],
         &[("HTTP/2 table of fields", 1), ("HTTP/2 streams", 1), ("request", 100)]
     ),
@@ -249,31 +268,31 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "http2/pings that are not read",
-        |it| borne(&it, &frame(PING, 0, 0, &[7; 8])),
+        |it| send_tolerated(&it, &frame(PING, 0, 0, &[7; 8])),
         [AttackEnding::Answer(200), AttackEnding::Closed],
         &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/settings that are not read",
-        |it| borne(&it, &frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])),
+        |it| send_tolerated(&it, &frame(SETTINGS, 0, 0, &[0, 4, 0, 1, 0, 0])),
         [AttackEnding::Answer(200), AttackEnding::Closed],
         &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/frames of an unknown kind",
-        |it| borne(&it, &frame(0x42, 0, 0, b"nothing")),
+        |it| send_tolerated(&it, &frame(0x42, 0, 0, b"nothing")),
         [AttackEnding::Answer(200), AttackEnding::Closed],
         &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/priorities of streams that are not there",
-        |it| borne(&it, &frame(PRIORITY, 0, 99, &[0, 0, 0, 7, 1])),
+        |it| send_tolerated(&it, &frame(PRIORITY, 0, 99, &[0, 0, 0, 7, 1])),
         [AttackEnding::Answer(200), AttackEnding::Closed],
         &[("HTTP/2 frames without use", 8)]
     ),
     case!(
         "http2/leaves again and again",
-        |it| borne(&it, &frame(GOAWAY, 0, 0, &[0; 8])),
+        |it| send_tolerated(&it, &frame(GOAWAY, 0, 0, &[0; 8])),
         [AttackEnding::Answer(200), AttackEnding::Closed],
         &[("HTTP/2 frames without use", 8)]
     ),
@@ -290,13 +309,13 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "http2/settings that change the windows of a hundred requests",
-        |it| toggled(&it),
+        |it| toggle_window(&it),
         [AttackEnding::GoAway(ENHANCE_YOUR_CALM), AttackEnding::Closed],
         REQUESTS
     ),
     case!(
         "http2/thousands of small answers that are not read",
-        |it| unread(&it),
+        |it| leave_unread(&it),
         [AttackEnding::Answer(200), AttackEnding::StreamReset(ENHANCE_YOUR_CALM)],
         &[
             ("HTTP/2 answers of an address", 1),
@@ -304,22 +323,32 @@ pub(super) const CASES: &[AttackCase] = &[
             ("memory of an aggregate", 1)
         ]
     ),
-    case!("http2/a hundred answers that are not taken", |it| untaken(&it), [AttackEnding::Closed], UNTAKEN),
-    case!("http2/a hundred requests whose client is gone", |it| gone(&it), [AttackEnding::Closed], UNTAKEN),
+    case!(
+        "http2/a hundred answers that are not taken",
+        |it| block_answers(&it),
+        [AttackEnding::Closed],
+        BLOCKED_ANSWERS
+    ),
+    case!(
+        "http2/a hundred requests whose client is gone",
+        |it| disconnect_at_once(&it),
+        [AttackEnding::Closed],
+        BLOCKED_ANSWERS
+    ),
 ];
 
 /// Sends frames on a new connection and returns how stream 1 ends.
 async fn one(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     connection.send(bytes).await;
-    Ok(connection.ending(1).await)
+    Ok(connection.stream_ending(1).await)
 }
 
 /// Sends frames on a new connection and returns how the connection ends.
-async fn connection(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
+async fn connection_ending(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     connection.send(bytes).await;
-    Ok(connection.end().await)
+    Ok(connection.connection_ending().await)
 }
 
 /// Sends up to `count` frames until the gateway ends the connection, and returns how it ends.
@@ -327,15 +356,15 @@ async fn flood(target: &AttackTarget, count: u32, make: impl Fn(u32) -> Vec<u8>)
     let mut connection = FrameConnection::open(target, &[]).await?;
     for number in 0..count {
         if !connection.send(&make(number)).await {
-            return Ok(connection.end().await);
+            return Ok(connection.connection_ending().await);
         }
     }
-    Ok(connection.end().await)
+    Ok(connection.connection_ending().await)
 }
 
 /// Sends a frame a hundred thousand times and then a request, which must be answered unless the connection
 /// has ended.
-async fn borne(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
+async fn send_tolerated(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     for _ in 0..100 {
         if !connection.send(&bytes.repeat(1000)).await {
@@ -343,7 +372,7 @@ async fn borne(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
         }
     }
     connection.send(&frame(HEADERS, WHOLE, 1, &get("/up/json?n=1", &[]))).await;
-    Ok(match connection.ending(1).await {
+    Ok(match connection.stream_ending(1).await {
         AttackEnding::GoAway(_) => AttackEnding::Closed,
         ending => ending,
     })
@@ -351,7 +380,7 @@ async fn borne(target: &AttackTarget, bytes: &[u8]) -> Result<AttackEnding> {
 
 /// Returns a head with one field of 4 KB in the dynamic table and references to it: each takes one byte and
 /// expands to the whole field.
-fn swelling() -> Vec<u8> {
+fn expanding_head() -> Vec<u8> {
     let mut head = get("/up/json?n=1", &[]);
     let value = vec![b'a'; 3900];
     // A field with incremental indexing, which gets index 62 (RFC 7541, 6.2.1). Its length is an integer with
@@ -365,7 +394,7 @@ fn swelling() -> Vec<u8> {
 
 /// Sends requests whose heads refer to one short field as often as a head has room for it. Returns the ending
 /// of the first.
-async fn referring(target: &AttackTarget) -> Result<AttackEnding> {
+async fn repeat_indexed_field(target: &AttackTarget) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     let head = |first: &[u8]| [&get("/up/json?n=1", &[])[..], first, &[0xbe; 1800]].concat();
     // A field with incremental indexing, which gets index 62 (RFC 7541, 6.2.1).
@@ -374,12 +403,12 @@ async fn referring(target: &AttackTarget) -> Result<AttackEnding> {
         frames.extend(frame(HEADERS, WHOLE, number * 2 + 1, &head(&[])));
     }
     connection.send(&frames).await;
-    Ok(connection.ending(1).await)
+    Ok(connection.stream_ending(1).await)
 }
 
 /// Sends requests with long heads, each with a path that enters the dynamic table, until the gateway ends the
 /// connection. Ignores the GOAWAY that asks for no more requests.
-async fn retained(target: &AttackTarget) -> Result<AttackEnding> {
+async fn fill_dynamic_table(target: &AttackTarget) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     // Indexed fields, an authority, `:path` with incremental indexing, and the length of 16,000 bytes of a
     // field (RFC 7541, sections 5.1, 6.1 and 6.2).
@@ -391,17 +420,17 @@ async fn retained(target: &AttackTarget) -> Result<AttackEnding> {
         }
     }
     while let Some((kind, _, _, payload)) = connection.next().await {
-        if kind == GOAWAY && word(&payload, 4) != 0 {
-            return Ok(AttackEnding::GoAway(word(&payload, 4)));
+        if kind == GOAWAY && read_u32(&payload, 4) != 0 {
+            return Ok(AttackEnding::GoAway(read_u32(&payload, 4)));
         }
     }
     Ok(AttackEnding::Closed)
 }
 
 fn many_trailers() -> Vec<u8> {
-    let trailers: Vec<u8> = (0..1000).flat_map(|number| field(&format!("x-{number}"), "")).collect();
+    let trailers: Vec<u8> = (0..1000).flat_map(|number| encode_field(&format!("x-{number}"), "")).collect();
     [
-        frame(HEADERS, END_HEADERS, 1, &request("POST", "/up/echo", &[])),
+        frame(HEADERS, END_HEADERS, 1, &request_fields("POST", "/up/echo", &[])),
         frame(DATA, 0, 1, b"x"),
         frame(HEADERS, WHOLE, 1, &trailers),
     ]
@@ -410,25 +439,25 @@ fn many_trailers() -> Vec<u8> {
 
 async fn empty_data(target: &AttackTarget) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
-    connection.send(&frame(HEADERS, END_HEADERS, 1, &request("POST", "/up/echo", &[]))).await;
+    connection.send(&frame(HEADERS, END_HEADERS, 1, &request_fields("POST", "/up/echo", &[]))).await;
     for _ in 0..100 {
         if !connection.send(&frame(DATA, 0, 1, &[]).repeat(1000)).await {
             break;
         }
     }
     connection.send(&frame(DATA, END_STREAM, 1, &[])).await;
-    Ok(connection.ending(1).await)
+    Ok(connection.stream_ending(1).await)
 }
 
 /// Changes the initial window again and again while a hundred requests are under way.
-async fn toggled(target: &AttackTarget) -> Result<AttackEnding> {
+async fn toggle_window(target: &AttackTarget) -> Result<AttackEnding> {
     let mut connection = FrameConnection::open(target, &[]).await?;
     for number in 0..100 {
         connection.send(&frame(HEADERS, WHOLE, number * 2 + 1, &get("/up/hang", &[]))).await;
     }
     let changes = [NO_WINDOW, [0, 4, 0, 0, 0, 1]].map(|settings| frame(SETTINGS, 0, 0, &settings)).concat();
     connection.send(&changes.repeat(10_000)).await;
-    Ok(connection.end().await)
+    Ok(connection.connection_ending().await)
 }
 
 /// The address of a client that reads no answers, the number of its connections, and that of requests on
@@ -439,7 +468,7 @@ const UNREAD_REQUESTS: u32 = 99;
 
 /// Requests answers of 15 kB on many connections, opens the windows once they have begun, and reads none of
 /// them. Ends with a reset once there is no room for an answer, unless the kernel's buffers take all of them.
-async fn unread(target: &AttackTarget) -> Result<AttackEnding> {
+async fn leave_unread(target: &AttackTarget) -> Result<AttackEnding> {
     let largest = 0x7fff_0000_u32.to_be_bytes();
     let windows =
         [frame(SETTINGS, 0, 0, &[&[0, 4][..], &largest].concat()), frame(WINDOW_UPDATE, 0, 0, &largest)];
@@ -454,7 +483,7 @@ async fn unread(target: &AttackTarget) -> Result<AttackEnding> {
         while begun < UNREAD_REQUESTS {
             let (kind, _, _, payload) = connection.next().await.context("the connection has ended")?;
             match kind {
-                RST_STREAM => return Ok(AttackEnding::StreamReset(word(&payload, 0))),
+                RST_STREAM => return Ok(AttackEnding::StreamReset(read_u32(&payload, 0))),
                 HEADERS => begun += 1,
                 _ => {}
             }
@@ -466,8 +495,8 @@ async fn unread(target: &AttackTarget) -> Result<AttackEnding> {
 }
 
 /// Sends a hundred requests whose answers have no window, and disconnects once all heads have arrived.
-async fn untaken(target: &AttackTarget) -> Result<AttackEnding> {
-    let mut connection = hundred(target).await?;
+async fn block_answers(target: &AttackTarget) -> Result<AttackEnding> {
+    let mut connection = open_hundred_streams(target).await?;
     let mut heads = 0;
     while heads < 100 {
         let (kind, ..) = connection.next().await.context("the connection has ended")?;
@@ -477,12 +506,12 @@ async fn untaken(target: &AttackTarget) -> Result<AttackEnding> {
 }
 
 /// Like `untaken`, but disconnects immediately.
-async fn gone(target: &AttackTarget) -> Result<AttackEnding> {
-    hundred(target).await?;
+async fn disconnect_at_once(target: &AttackTarget) -> Result<AttackEnding> {
+    open_hundred_streams(target).await?;
     Ok(AttackEnding::Closed)
 }
 
-async fn hundred(target: &AttackTarget) -> Result<FrameConnection> {
+async fn open_hundred_streams(target: &AttackTarget) -> Result<FrameConnection> {
     let mut connection = FrameConnection::open(target, &NO_WINDOW).await?;
     for number in 0..100 {
         let head = get("/up/json?n=1000", &[]);

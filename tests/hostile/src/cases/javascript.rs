@@ -10,8 +10,8 @@ const CPU: AttackEnding = AttackEnding::problem(422, "limit-cpu");
 const MEMORY: AttackEnding = AttackEnding::problem(422, "limit-memory");
 const HEADER: AttackEnding = AttackEnding::problem(400, "header-malformed");
 const SYNTAX: AttackEnding = AttackEnding::problem(422, "program-syntax");
-const THREW: AttackEnding = AttackEnding::problem(422, "program-threw");
-const TRAPPED: AttackEnding = AttackEnding::problem(422, "program-trapped");
+const PROGRAM_THREW: AttackEnding = AttackEnding::problem(422, "program-threw");
+const PROGRAM_TRAPPED: AttackEnding = AttackEnding::problem(422, "program-trapped");
 
 /// Defines a case for a program and its allowed endings.
 macro_rules! program {
@@ -43,7 +43,11 @@ pub(super) const CASES: &[AttackCase] = &[
         "export default () => /^(a+)+$/.test('a'.repeat(40) + 'b')",
         [CPU, AttackEnding::Answer(200)]
     ),
-    program!("javascript/recursion without an end", "const f = () => f() + 1; export default f", [THREW]),
+    program!(
+        "javascript/recursion without an end",
+        "const f = () => f() + 1; export default f",
+        [PROGRAM_THREW]
+    ),
     program!(
         "javascript/promises without an end",
         "export default async () => { const f = async () => { await 0; return f(); }; await f(); }",
@@ -57,12 +61,12 @@ pub(super) const CASES: &[AttackCase] = &[
     program!(
         "javascript/array that grows without an end",
         "export default () => { const a = []; for (;;) a.push(new Uint8Array(1 << 20)); }",
-        [MEMORY, THREW, CPU]
+        [MEMORY, PROGRAM_THREW, CPU]
     ),
     program!(
         "javascript/text that doubles without an end",
         "export default () => { let s = 'a'; for (;;) s += s; }",
-        [MEMORY, THREW, CPU]
+        [MEMORY, PROGRAM_THREW, CPU]
     ),
     program!(
         "javascript/answer beyond its limit",
@@ -72,7 +76,7 @@ pub(super) const CASES: &[AttackCase] = &[
     program!(
         "javascript/answer that nests",
         "export default () => { let a = []; for (let i = 0; i < 100000; i++) a = [a]; return a }",
-        [THREW, TRAPPED, CPU]
+        [PROGRAM_THREW, PROGRAM_TRAPPED, CPU]
     ),
     program!(
         "javascript/answer that is a circle",
@@ -102,7 +106,7 @@ pub(super) const CASES: &[AttackCase] = &[
     program!(
         "javascript/write that fails and is not awaited",
         "export default (_, { up }) => { up.post('/status/409', 1); return 'stored' }",
-        [THREW]
+        [PROGRAM_THREW]
     ),
     program!(
         "javascript/long answer that is read as JSON",
@@ -124,7 +128,7 @@ pub(super) const CASES: &[AttackCase] = &[
         "export default async (_, { up }) => (await up.get('/echo/' + 'secret\\0' + '.public')).path",
         [
             AttackEnding::Answer(200),
-            THREW,
+            PROGRAM_THREW,
             AttackEnding::problem(400, "path-control-character"),
             AttackEnding::problem(422, "path-control-character"),
             AttackEnding::problem(403, "path-control-character")
@@ -138,17 +142,21 @@ pub(super) const CASES: &[AttackCase] = &[
     program!(
         "javascript/service that is not open",
         "export default (_, { dead }) => dead.get('/x')",
-        [THREW]
+        [PROGRAM_THREW]
     ),
     program!(
         "javascript/address that is no service",
         "export default () => fetch('http://127.0.0.1:1/')",
-        [THREW, AttackEnding::problem(422, "service-unknown"), AttackEnding::problem(422, "url-host")]
+        [
+            PROGRAM_THREW,
+            AttackEnding::problem(422, "service-unknown"),
+            AttackEnding::problem(422, "url-host")
+        ]
     ),
     program!(
         "javascript/header with a line break",
         "export default (_, { up }) => up.get('/echo', {}, { headers: { a: 'b\\r\\nc: d' } })",
-        [THREW, AttackEnding::Answer(200), AttackEnding::problem(422, "program-bad-text")]
+        [PROGRAM_THREW, AttackEnding::Answer(200), AttackEnding::problem(422, "program-bad-text")]
     ),
     program!(
         "javascript/prototype of everything changed",
@@ -164,55 +172,60 @@ pub(super) const CASES: &[AttackCase] = &[
     program!("javascript/no text", "\u{0}\u{1}\u{2}", [SYNTAX]),
     case!(
         "javascript/source of nested brackets",
-        |it| nested(&it, "[", 30_000, "text/javascript"),
-        [SYNTAX, TRAPPED],
+        |it| repeat_source(&it, "[", 30_000, "text/javascript"),
+        [SYNTAX, PROGRAM_TRAPPED],
         SOURCE
     ),
     case!(
         "javascript/source of nested functions",
-        |it| nested(&it, "()=>", 15_000, "text/javascript"),
-        [SYNTAX, TRAPPED],
+        |it| repeat_source(&it, "()=>", 15_000, "text/javascript"),
+        [SYNTAX, PROGRAM_TRAPPED],
         SOURCE
     ),
     case!(
         "javascript/types of nested brackets",
-        |it| nested(&it, "[", 30_000, "text/typescript"),
-        [SYNTAX, TRAPPED],
+        |it| repeat_source(&it, "[", 30_000, "text/typescript"),
+        [SYNTAX, PROGRAM_TRAPPED],
         TYPES
     ),
     case!(
         "javascript/types of nested angles",
-        |it| nested(&it, "<", 60_000, "text/typescript"),
-        [SYNTAX, TRAPPED],
+        |it| repeat_source(&it, "<", 60_000, "text/typescript"),
+        [SYNTAX, PROGRAM_TRAPPED],
         TYPES
     ),
     case!(
         "javascript/types of nested parentheses",
-        |it| nested(&it, "(", 60_000, "text/typescript"),
-        [SYNTAX, TRAPPED],
+        |it| repeat_source(&it, "(", 60_000, "text/typescript"),
+        [SYNTAX, PROGRAM_TRAPPED],
         TYPES
     ),
     case!(
         "javascript/program beyond its limit",
-        |it| nested(&it, ";", 70_000, "text/javascript"),
+        |it| repeat_source(&it, ";", 70_000, "text/javascript"),
         [AttackEnding::problem(413, "program-too-large")],
         SOURCE
     ),
     case!(
         "javascript/body beyond its limit",
-        |it| nested(&it, ";", 300_000, "text/javascript"),
+        |it| repeat_source(&it, ";", 300_000, "text/javascript"),
         [AttackEnding::problem(413, "body-too-large"), AttackEnding::problem(413, "program-too-large")],
         SOURCE
     ),
     case!(
         "javascript/bytes that are no text",
-        |it| it.ending("POST", "/query", &[("content-type", "text/javascript")], &b"\xff\xfe\xfd"[..]),
+        |it| it.request_ending(
+            "POST",
+            "/query",
+            &[("content-type", "text/javascript")],
+            &b"\xff\xfe\xfd"[..]
+        ),
         [AttackEnding::problem(400, "program-not-text")],
         SOURCE
     ),
     case!(
         "javascript/form without an end",
-        |it| it.ending(
+        |it| it.request_ending(
             "POST",
             "/query",
             &[("content-type", "multipart/form-data; boundary=x")],
@@ -223,7 +236,7 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "javascript/form with ORFA-Input",
-        |it| it.ending(
+        |it| it.request_ending(
             "POST",
             "/query",
             &[("content-type", "multipart/form-data; boundary=x"), ("orfa-input", "one")],
@@ -232,33 +245,38 @@ pub(super) const CASES: &[AttackCase] = &[
         [AttackEnding::problem(400, "input-misplaced")],
         SOURCE
     ),
-    case!("javascript/form of one long part", |it| form(&it, 200_000), [AttackEnding::Answer(200)], SOURCE),
+    case!(
+        "javascript/form of one long part",
+        |it| send_form(&it, 200_000),
+        [AttackEnding::Answer(200)],
+        SOURCE
+    ),
     case!("javascript/limits of thousands of words", |it| many_limits(&it), [HEADER], SOURCE),
     case!(
         "javascript/gzip bomb",
-        |it| it.ending(
+        |it| it.request_ending(
             "POST",
             "/query",
             &[("content-type", "text/javascript"), ("content-encoding", "gzip")],
-            super::bombs::gzip()
+            super::bombs::gzip_bomb()
         ),
         [AttackEnding::problem(413, "body-too-large")],
         BOMB
     ),
     case!(
         "javascript/zstd bomb",
-        |it| it.ending(
+        |it| it.request_ending(
             "POST",
             "/query",
             &[("content-type", "text/javascript"), ("content-encoding", "zstd")],
-            super::bombs::zstd()
+            super::bombs::zstd_bomb()
         ),
         [AttackEnding::problem(413, "body-too-large")],
         BOMB
     ),
     case!(
         "javascript/zstd with a window of two gigabytes",
-        |it| it.ending(
+        |it| it.request_ending(
             "POST",
             "/query",
             &[("content-type", "text/javascript"), ("content-encoding", "zstd")],
@@ -269,18 +287,18 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "javascript/brotli bomb",
-        |it| it.ending(
+        |it| it.request_ending(
             "POST",
             "/query",
             &[("content-type", "text/javascript"), ("content-encoding", "br")],
-            super::bombs::brotli()
+            super::bombs::brotli_bomb()
         ),
         [AttackEnding::problem(413, "body-too-large")],
         BOMB
     ),
     case!(
         "javascript/coding that is not what it says",
-        |it| it.ending(
+        |it| it.request_ending(
             "POST",
             "/query",
             &[("content-type", "text/javascript"), ("content-encoding", "gzip")],
@@ -292,12 +310,14 @@ pub(super) const CASES: &[AttackCase] = &[
 ];
 
 /// Sends a form with an input of this length.
-async fn form(target: &AttackTarget, bytes: usize) -> Result<AttackEnding> {
+async fn send_form(target: &AttackTarget, bytes: usize) -> Result<AttackEnding> {
     let part = "--x\r\nContent-Disposition: form-data; name=";
     let program = "\"program\"\r\nContent-Type: text/javascript\r\n\r\nexport default () => 1";
     let input = format!("\"input\"\r\n\r\n\"{}\"", "a".repeat(bytes));
     let body = format!("{part}{program}\r\n{part}{input}\r\n--x--\r\n");
-    target.ending("POST", "/query", &[("content-type", "multipart/form-data; boundary=x")], body).await
+    target
+        .request_ending("POST", "/query", &[("content-type", "multipart/form-data; boundary=x")], body)
+        .await
 }
 
 /// Sends limits with thousands of names.
@@ -305,10 +325,15 @@ async fn many_limits(target: &AttackTarget) -> Result<AttackEnding> {
     let names: Vec<String> = (0..5_000).map(|number| format!("a{number}")).collect();
     let limits = names.join(",");
     let headers = [("content-type", "text/javascript"), ("orfa-limit", limits.as_str())];
-    target.ending("POST", "/query", &headers, "export default () => 1").await
+    target.request_ending("POST", "/query", &headers, "export default () => 1").await
 }
 
 /// Sends a program that repeats one text.
-async fn nested(target: &AttackTarget, text: &str, times: usize, language: &str) -> Result<AttackEnding> {
-    target.ending("POST", "/query", &[("content-type", language)], text.repeat(times)).await
+async fn repeat_source(
+    target: &AttackTarget,
+    text: &str,
+    times: usize,
+    language: &str,
+) -> Result<AttackEnding> {
+    target.request_ending("POST", "/query", &[("content-type", language)], text.repeat(times)).await
 }

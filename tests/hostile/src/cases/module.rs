@@ -74,13 +74,13 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "module/code without loops that touches all of its memory",
-        |it| straight(&it, r#"(memory (export "memory") 250)"#, &touched_pages(3_900)),
+        |it| run_straight_line_code(&it, r#"(memory (export "memory") 250)"#, &touched_pages(3_900)),
         [AttackEnding::problem(422, "limit-cpu")],
         COMPILED
     ),
     case!(
         "module/code without loops that grows its memory in vain",
-        |it| straight(
+        |it| run_straight_line_code(
             &it,
             r#"(memory (export "memory") 1 1)"#,
             &"(drop (memory.grow (i32.const 1)))".repeat(2_000)
@@ -90,7 +90,7 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "module/code without loops that calls the host",
-        |it| straight(
+        |it| run_straight_line_code(
             &it,
             r#"(import "orfa" "random" (func $random (param i32 i32))) (memory (export "memory") 2)"#,
             &"(call $random (i32.const 0) (i32.const 65536))".repeat(1_000)
@@ -106,7 +106,7 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "module/client that leaves a memory that is full",
-        |it| left_full(&it),
+        |it| abandon_full_memory(&it),
         [AttackEnding::Closed],
         COMPILED
     ),
@@ -164,7 +164,7 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "module/list of short values that is walked again and again",
-        |it| echoed(
+        |it| echo_json(
             &it,
             ("[", "0,", "0]", 480_000),
             "(drop (call $children (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))"
@@ -174,7 +174,7 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "module/object of short members that is searched again and again",
-        |it| echoed(
+        |it| echo_json(
             &it,
             (r#"{"#, r#""":0,"#, r#""":0}"#, 200_000),
             r#"(drop (call $member (local.get $h) (i32.const 0) (i32.const 96) (i32.const 4) (i32.const 1)
@@ -185,7 +185,7 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "module/column of objects of short members",
-        |it| echoed(
+        |it| echo_json(
             &it,
             (r#"[{"#, r#""":0,"#, r#""":0}]"#, 100_000),
             r#"(drop (call $column (local.get $h) (i32.const 1) (i32.const 96) (i32.const 4) (i32.const 1)
@@ -196,7 +196,7 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "module/list of strings of escapes that is walked again and again",
-        |it| echoed(
+        |it| echo_json(
             &it,
             ("[", &format!("\"{}\",", r"\n".repeat(40)), "0]", 15_000),
             "(drop (call $children (local.get $h) (i32.const 0) (i32.const 65536) (i32.const 8000000)))"
@@ -206,7 +206,7 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "module/text of a colon before a long string",
-        |it| echoed(
+        |it| echo_json(
             &it,
             (r#"{"a":""#, "aaaaaaaaaa", r#""}"#, 140_000),
             "(drop (call $text (local.get $h) (i32.const 4) (i32.const 65536) (i32.const 8000000)))"
@@ -324,7 +324,7 @@ async fn text(target: &AttackTarget, source: &str) -> Result<AttackEnding> {
 }
 
 /// A module that repeats long code without loops.
-async fn straight(target: &AttackTarget, items: &str, code: &str) -> Result<AttackEnding> {
+async fn run_straight_line_code(target: &AttackTarget, items: &str, code: &str) -> Result<AttackEnding> {
     let source =
         format!(r#"(module {items} (func (export "orfa") (param i32 i32) (loop $l {code} (br $l))))"#);
     text(target, &source).await
@@ -338,7 +338,7 @@ fn touched_pages(count: usize) -> String {
 
 /// A module that has filled its memory and waits for a service that does not answer, ten times; its client
 /// leaves.
-async fn left_full(target: &AttackTarget) -> Result<AttackEnding> {
+async fn abandon_full_memory(target: &AttackTarget) -> Result<AttackEnding> {
     let source = r#"(module (import "orfa" "http" (func $http (param i32) (result i32)))
         (import "orfa" "Future_wait" (func $wait (param i32 i32 i32) (result i32)))
         (memory (export "memory") 240)
@@ -397,7 +397,7 @@ fn words_in_text(words: &[usize]) -> String {
 
 /// A program that asks for JSON of its own making, so many parts between a beginning and an end, and then
 /// makes calls about it again and again.
-async fn echoed(
+async fn echo_json(
     target: &AttackTarget,
     (open, part, close, count): (&str, &str, &str, usize),
     again: &str,
@@ -452,15 +452,15 @@ async fn echoed(
 }
 
 /// The sections of a module whose functions have these bodies, each as the code section has it.
-fn module(bodies: &[Vec<u8>]) -> Vec<u8> {
+fn encode_module(bodies: &[Vec<u8>]) -> Vec<u8> {
     let mut types = vec![1, 0x60, 2, 0x7f, 0x7f, 0];
-    let mut functions = leb(bodies.len());
+    let mut functions = leb128(bodies.len());
     functions.extend(bodies.iter().map(|_| 0));
     let mut exports = vec![2, 6];
     exports.extend(b"memory\x02\x00\x04orfa\x00\x00");
-    let mut code = leb(bodies.len());
+    let mut code = leb128(bodies.len());
     for body in bodies {
-        code.extend(leb(body.len()));
+        code.extend(leb128(body.len()));
         code.extend(body);
     }
     let mut module = b"\0asm\x01\0\0\0".to_vec();
@@ -468,14 +468,14 @@ fn module(bodies: &[Vec<u8>]) -> Vec<u8> {
         [(1, &mut types), (3, &mut functions), (5, &mut vec![1, 0, 1]), (7, &mut exports), (10, &mut code)]
     {
         module.push(id);
-        module.extend(leb(section.len()));
+        module.extend(leb128(section.len()));
         module.append(section);
     }
     module
 }
 
 /// An unsigned number of WebAssembly's binary format.
-fn leb(mut number: usize) -> Vec<u8> {
+fn leb128(mut number: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
         let low = (number & 0x7f) as u8;
@@ -490,20 +490,22 @@ fn leb(mut number: usize) -> Vec<u8> {
 fn many_locals(functions: usize, locals: usize) -> Vec<u8> {
     let body = match locals {
         0 => vec![0, 0x0b],
-        _ => [vec![1], leb(locals), vec![0x7f, 0x0b]].concat(),
+        _ => [vec![1], leb128(locals), vec![0x7f, 0x0b]].concat(),
     };
-    module(&vec![body; functions])
+    encode_module(&vec![body; functions])
 }
 
 fn deep_blocks(depth: usize) -> Vec<u8> {
-    module(&[[vec![0], [0x02, 0x40].repeat(depth), vec![0x0b; depth + 1]].concat()])
+    encode_module(&[[vec![0], [0x02, 0x40].repeat(depth), vec![0x0b; depth + 1]].concat()])
 }
 
 /// Blocks, and in the innermost one as many tables of branches to each of them.
 fn branch_tables(depth: usize, tables: usize) -> Vec<u8> {
     let mut table = vec![0x20, 0x00, 0x0e];
-    table.extend(leb(depth));
-    (0..depth).for_each(|target| table.extend(leb(target)));
+    table.extend(leb128(depth));
+    (0..depth).for_each(|target| table.extend(leb128(target)));
     table.push(0);
-    module(&[[vec![0], [0x02, 0x40].repeat(depth), table.repeat(tables), vec![0x0b; depth + 1]].concat()])
+    encode_module(&[
+        [vec![0], [0x02, 0x40].repeat(depth), table.repeat(tables), vec![0x0b; depth + 1]].concat()
+    ])
 }

@@ -9,7 +9,7 @@ use crate::target::AttackTarget;
 pub(super) const CASES: &[AttackCase] = &[
     case!(
         "proxy/encoded dot segments",
-        |it| it.ending("GET", "/up/%2e%2e/json", &[], ""),
+        |it| it.request_ending("GET", "/up/%2e%2e/json", &[], ""),
         [AttackEnding::problem(400, "path-dot-segment")]
     ),
     case!(
@@ -49,67 +49,67 @@ pub(super) const CASES: &[AttackCase] = &[
     case!("proxy/upgrade among others", |it| upgrade(&it, "websocket, h2c"), [AttackEnding::Answer(200)]),
     case!(
         "proxy/spoofed Forwarded",
-        |it| spoofed(&it, "forwarded", "for=203.0.113.9;proto=https;host=evil"),
+        |it| send_spoofed_address(&it, "forwarded", "for=203.0.113.9;proto=https;host=evil"),
         [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/spoofed X-Forwarded-For",
-        |it| spoofed(&it, "x-forwarded-for", "203.0.113.9"),
+        |it| send_spoofed_address(&it, "x-forwarded-for", "203.0.113.9"),
         [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/spoofed X.Forwarded.For",
-        |it| spoofed(&it, "x.forwarded.for", "203.0.113.9"),
+        |it| send_spoofed_address(&it, "x.forwarded.for", "203.0.113.9"),
         [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/spoofed X~Forwarded~Host",
-        |it| spoofed(&it, "x~forwarded~host", "203.0.113.9"),
+        |it| send_spoofed_address(&it, "x~forwarded~host", "203.0.113.9"),
         [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/operator's header in another spelling",
-        |it| respelt(&it, "x.internal.key"),
+        |it| send_respelt_header(&it, "x.internal.key"),
         [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/spoofed X-Real-IP",
-        |it| spoofed(&it, "x-real-ip", "203.0.113.9"),
+        |it| send_spoofed_address(&it, "x-real-ip", "203.0.113.9"),
         [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/spoofed X-Forwarded-Host",
-        |it| spoofed(&it, "x-forwarded-host", "203.0.113.9"),
+        |it| send_spoofed_address(&it, "x-forwarded-host", "203.0.113.9"),
         [AttackEnding::Answer(200)]
     ),
     case!(
         "proxy/service that answers garbage",
-        |it| it.ending("GET", "/up/garbage", &[], ""),
+        |it| it.request_ending("GET", "/up/garbage", &[], ""),
         [AttackEnding::problem(502, "upstream-broken")]
     ),
     case!(
         "proxy/service that sends interim responses without end",
-        |it| it.ending("GET", "/up/interim", &[], ""),
+        |it| it.request_ending("GET", "/up/interim", &[], ""),
         [AttackEnding::problem(502, "upstream-broken")]
     ),
     case!(
         "proxy/service that lists thousands of connection options",
-        |it| it.ending("GET", "/up/list?of=connection", &[], ""),
+        |it| it.request_ending("GET", "/up/list?of=connection", &[], ""),
         [AttackEnding::problem(502, "upstream-broken")]
     ),
     case!(
         "proxy/service that is not there",
-        |it| it.ending("GET", "/dead/x", &[], ""),
+        |it| it.request_ending("GET", "/dead/x", &[], ""),
         [AttackEnding::problem(502, "upstream-unreachable")]
     ),
     case!(
         "proxy/service that resets",
-        |it| it.ending("GET", "/up/reset", &[], ""),
+        |it| it.request_ending("GET", "/up/reset", &[], ""),
         [AttackEnding::problem(502, "upstream-broken")]
     ),
     case!(
         "proxy/request that passed many gateways",
-        |it| it.ending(
+        |it| it.request_ending(
             "GET",
             "/up/json",
             &[("cdn-loop", "orfa, orfa, orfa, orfa, orfa, orfa, orfa, orfa, orfa")],
@@ -119,7 +119,7 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "proxy/request that passed thousands of gateways",
-        |it| it.ending("GET", "/up/json?n=1", &[("cdn-loop", &"a,".repeat(30_000))], ""),
+        |it| it.request_ending("GET", "/up/json?n=1", &[("cdn-loop", &"a,".repeat(30_000))], ""),
         [AttackEnding::problem(508, "loop-detected")]
     ),
     case!(
@@ -149,14 +149,14 @@ pub(super) const CASES: &[AttackCase] = &[
     ),
     case!(
         "proxy/path of no route",
-        |it| it.ending("GET", "/nowhere", &[], ""),
+        |it| it.request_ending("GET", "/nowhere", &[], ""),
         [AttackEnding::problem(404, "route-not-found")]
     ),
 ];
 
 async fn raw_path(target: &AttackTarget, path: &str) -> Result<AttackEnding> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    Ok(target.raw(request.as_bytes()).await?.0)
+    Ok(target.send_raw(request.as_bytes()).await?.0)
 }
 
 /// Sends a request that offers another protocol. It must be answered as if it did not, and the offer must not
@@ -166,7 +166,7 @@ async fn upgrade(target: &AttackTarget, protocol: &str) -> Result<AttackEnding> 
         "GET /up/echo HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: {protocol}\r\n\
          HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n"
     );
-    let (ending, text) = target.raw(request.as_bytes()).await?;
+    let (ending, text) = target.send_raw(request.as_bytes()).await?;
     let text = text.to_ascii_lowercase();
     let offer = protocol.to_ascii_lowercase();
     ensure!(!text.contains("http2-settings"), "the service sees HTTP2-Settings: {text}");
@@ -177,18 +177,18 @@ async fn upgrade(target: &AttackTarget, protocol: &str) -> Result<AttackEnding> 
 
 /// Sends a request with another spelling of a header that the operator sets for the service, which must not
 /// reach the service.
-async fn respelt(target: &AttackTarget, name: &str) -> Result<AttackEnding> {
-    let answer = target.ask("GET", "/ruled/echo", &[(name, "guess")], "").await?;
+async fn send_respelt_header(target: &AttackTarget, name: &str) -> Result<AttackEnding> {
+    let answer = target.send("GET", "/ruled/echo", &[(name, "guess")], "").await?;
     let echo: Value = serde_json::from_slice(&answer.body)?;
     ensure!(echo["headers"]["x-internal-key"] == "own", "the service lacks the operator's header: {echo}");
     ensure!(!echo["headers"].to_string().contains("guess"), "the guess reached the service: {echo}");
-    Ok(AttackEnding::of(&answer))
+    Ok(AttackEnding::from_response(&answer))
 }
 
 /// Sends a request with a header that claims a client address. The claim must not reach the service.
-async fn spoofed(target: &AttackTarget, name: &str, value: &str) -> Result<AttackEnding> {
-    let answer = target.ask("GET", "/filtered/echo", &[(name, value)], "").await?;
+async fn send_spoofed_address(target: &AttackTarget, name: &str, value: &str) -> Result<AttackEnding> {
+    let answer = target.send("GET", "/filtered/echo", &[(name, value)], "").await?;
     let echo: Value = serde_json::from_slice(&answer.body)?;
     ensure!(!echo["headers"].to_string().contains("203.0.113.9"), "the claim reached the service: {echo}");
-    Ok(AttackEnding::of(&answer))
+    Ok(AttackEnding::from_response(&answer))
 }

@@ -19,11 +19,11 @@ use serde_json::Value;
 
 use super::config;
 use crate::load::{LoadRound, RepeatedRequests, load};
-use crate::process::{LOAD_CORE, SERVER_CORE, ServerProcess, pinned};
+use crate::process::{LOAD_CORE, SERVER_CORE, ServerProcess, pinned_command};
 use crate::progress::BenchProgress;
 use crate::ratios::{NamedScore, at_least, at_most, ratio};
-use crate::rivals::present;
-use crate::{BenchTools, open};
+use crate::rivals::installed_path;
+use crate::{BenchTools, open_loop};
 
 const ROUNDS: usize = 4;
 const ROUND: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ pub(crate) const LIMIT: usize = 2000;
 /// The load exceeds the capacity on purpose: the bench measures the cost of a request, and a refusal costs
 /// nothing.
 pub(crate) const UNSHED: &str = "shed: { automatic: false }\n";
-const PLAIN: &str = "application/json";
+const PLAIN_JSON: &str = "application/json";
 
 #[derive(Serialize)]
 pub(super) struct JoinsRow {
@@ -53,17 +53,17 @@ struct JoinsVariant<'a> {
 }
 
 pub(super) fn run(tools: &BenchTools, progress: &BenchProgress) -> Result<(Vec<JoinsRow>, Vec<NamedScore>)> {
-    let (_played, services) = services(tools)?;
-    let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
-    let handwritten = handwritten(tools, services)?;
-    let fastify = fastify(tools, services)?;
+    let (_played, services) = start_services(tools)?;
+    let orfa = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
+    let handwritten = start_handwritten(tools, services)?;
+    let fastify = start_fastify(tools, services)?;
     let deduplicated = dedup::media_type(dedup::DedupForm::Json);
     let mut ways = vec![
-        JoinsVariant { name: "orfa", server: &orfa, accept: PLAIN },
-        JoinsVariant { name: "handwritten", server: &handwritten, accept: PLAIN },
+        JoinsVariant { name: "orfa", server: &orfa, accept: PLAIN_JSON },
+        JoinsVariant { name: "handwritten", server: &handwritten, accept: PLAIN_JSON },
         JoinsVariant { name: "orfa.dedup", server: &orfa, accept: deduplicated },
     ];
-    ways.extend(fastify.iter().map(|server| JoinsVariant { name: "fastify", server, accept: PLAIN }));
+    ways.extend(fastify.iter().map(|server| JoinsVariant { name: "fastify", server, accept: PLAIN_JSON }));
     let mut rows = Vec::new();
     for (query, path) in [("q4", "/q4".to_owned()), ("q5", format!("/q5?limit={LIMIT}"))] {
         rows.extend(measure(tools, query, &path, &ways, progress)?);
@@ -73,18 +73,20 @@ pub(super) fn run(tools: &BenchTools, progress: &BenchProgress) -> Result<(Vec<J
 }
 
 /// Starts the three services with recorded responses, next to the load. Returns them with their addresses.
-pub(crate) fn services(tools: &BenchTools) -> Result<(Vec<ServerProcess>, [SocketAddr; 3])> {
+pub(crate) fn start_services(tools: &BenchTools) -> Result<(Vec<ServerProcess>, [SocketAddr; 3])> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
-    std::fs::write(&file, serde_json::to_vec(&open::run(recorded())??)?)?;
-    let played =
-        MarketplaceService::ALL.map(|_| played(tools, &file)).into_iter().collect::<Result<Vec<_>>>()?;
+    std::fs::write(&file, serde_json::to_vec(&open_loop::run(record_responses())??)?)?;
+    let played = MarketplaceService::ALL
+        .map(|_| start_replay(tools, &file))
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
     let services = std::array::from_fn(|place| played[place].address);
     Ok((played, services))
 }
 
 /// Records the marketplace's responses to all calls of Q4 and Q5.
-async fn recorded() -> Result<PlayedTexts> {
+async fn record_responses() -> Result<PlayedTexts> {
     let marketplace = Marketplace::start(DatabaseFolder::fresh()?).await?;
     let orders = format!("/orders?limit={LIMIT}");
     let listed: Value = serde_json::from_str(&get(&marketplace, MarketplaceService::Order, &orders).await?)?;
@@ -111,11 +113,11 @@ async fn recorded() -> Result<PlayedTexts> {
 }
 
 async fn get(marketplace: &Marketplace, service: MarketplaceService, path: &str) -> Result<String> {
-    let answer = ask(marketplace.address(service), path, PLAIN).await?;
+    let answer = send_request(marketplace.address(service), path, PLAIN_JSON).await?;
     Ok(String::from_utf8(answer.body.to_vec())?)
 }
 
-async fn ask(address: SocketAddr, path: &str, accept: &str) -> Result<BenchResponse> {
+async fn send_request(address: SocketAddr, path: &str, accept: &str) -> Result<BenchResponse> {
     let request = Request::get(path).header(ACCEPT, accept).body(Full::<Bytes>::default())?;
     let answer = BenchClient::new(address).send(request).await?;
     let text = || String::from_utf8_lossy(&answer.body);
@@ -124,27 +126,27 @@ async fn ask(address: SocketAddr, path: &str, accept: &str) -> Result<BenchRespo
 }
 
 /// Starts a service that serves responses from a file, next to the load.
-pub(crate) fn played(tools: &BenchTools, file: &Path) -> Result<ServerProcess> {
+pub(crate) fn start_replay(tools: &BenchTools, file: &Path) -> Result<ServerProcess> {
     ServerProcess::start(|address, _| {
-        let mut command = pinned(LOAD_CORE, &tools.upstream);
+        let mut command = pinned_command(LOAD_CORE, &tools.upstream);
         command.arg(address.to_string()).arg(file);
         Ok(command)
     })
 }
 
-fn handwritten(tools: &BenchTools, services: [SocketAddr; 3]) -> Result<ServerProcess> {
+fn start_handwritten(tools: &BenchTools, services: [SocketAddr; 3]) -> Result<ServerProcess> {
     ServerProcess::start(|address, _| {
-        let mut command = pinned(SERVER_CORE, &tools.handwritten);
+        let mut command = pinned_command(SERVER_CORE, &tools.handwritten);
         command.arg(address.to_string()).args(services.map(|service| service.to_string()));
         Ok(command)
     })
 }
 
 /// Starts Fastify with undici, if it is installed.
-fn fastify(tools: &BenchTools, services: [SocketAddr; 3]) -> Result<Option<ServerProcess>> {
-    let Some(program) = present(tools, "aggregate") else { return Ok(None) };
+fn start_fastify(tools: &BenchTools, services: [SocketAddr; 3]) -> Result<Option<ServerProcess>> {
+    let Some(program) = installed_path(tools, "aggregate") else { return Ok(None) };
     let server = ServerProcess::start(|address, _| {
-        let mut command = pinned(SERVER_CORE, Path::new("node"));
+        let mut command = pinned_command(SERVER_CORE, Path::new("node"));
         command.arg(program).arg(address.ip().to_string()).arg(address.port().to_string());
         command.args(services.map(|service| format!("http://{service}"))).env("NODE_ENV", "production");
         Ok(command)
@@ -162,21 +164,21 @@ fn measure(
 ) -> Result<Vec<JoinsRow>> {
     let (mut expected, mut bytes) = (None, Vec::new());
     for way in ways {
-        let (answer, length) = way.answer(path).with_context(|| way.name)?;
+        let (answer, length) = way.fetch_response(path).with_context(|| way.name)?;
         let expected = expected.get_or_insert_with(|| answer.clone());
         ensure!(answer == *expected, "{} has a different response to {query}", way.name);
         bytes.push(length);
-        load(way.server, RepeatedRequests::Script(&way.script(path)), tools.time(WARM_UP))
+        load(way.server, RepeatedRequests::Script(&way.lua_script(path)), tools.round_time(WARM_UP))
             .with_context(|| way.name)?;
     }
     let mut rows = Vec::new();
     for round in 0..tools.rounds(ROUNDS) {
         for (way, bytes) in ways.iter().zip(&bytes) {
-            let script = way.script(path);
-            let measured = load(way.server, RepeatedRequests::Script(&script), tools.time(ROUND))
+            let script = way.lua_script(path);
+            let measured = load(way.server, RepeatedRequests::Script(&script), tools.round_time(ROUND))
                 .with_context(|| way.name)?;
             let (LoadRound { per_second, cpu_us, .. }, JoinsVariant { name, .. }) = (measured, way);
-            progress.say(&format!(
+            progress.report(&format!(
                 "{query} {name:<11} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU  {bytes:>8} bytes"
             ));
             rows.push(JoinsRow { query, server: name, round, bytes: *bytes, measured });
@@ -187,14 +189,14 @@ fn measure(
 
 impl JoinsVariant<'_> {
     /// The response, and its length on the wire.
-    fn answer(&self, path: &str) -> Result<(Value, usize)> {
-        let answer = open::run(ask(self.server.address, path, self.accept))??;
-        let plain = open::run(answer.decoded())??;
+    fn fetch_response(&self, path: &str) -> Result<(Value, usize)> {
+        let answer = open_loop::run(send_request(self.server.address, path, self.accept))??;
+        let plain = open_loop::run(answer.decode_body())??;
         Ok((serde_json::from_slice(&plain)?, answer.body.len()))
     }
 
     /// The request as a Lua script for wrk.
-    fn script(&self, path: &str) -> String {
+    fn lua_script(&self, path: &str) -> String {
         format!("wrk.path = '{path}'\nwrk.headers['Accept'] = '{}'\n", self.accept)
     }
 }

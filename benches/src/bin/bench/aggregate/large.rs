@@ -26,15 +26,15 @@ use tokio::sync::Notify;
 use crate::process::{SERVER_CORE, ServerProcess};
 use crate::progress::BenchProgress;
 use crate::ratios::NamedScore;
-use crate::service::{BenchService, BenchServiceResponse, text};
-use crate::{BenchTools, open};
+use crate::service::{BenchService, BenchServiceResponse, text_response};
+use crate::{BenchTools, open_loop};
 
 /// The approximate length of the response.
 const LENGTH: usize = 10_000_000;
-const PIECE: usize = 64 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 const SAMPLE: Duration = Duration::from_millis(2);
 /// The longest time for which the last piece is held back.
-const PATIENCE: Duration = Duration::from_secs(3);
+const HOLD_TIMEOUT: Duration = Duration::from_secs(3);
 /// The number of authors of the rows.
 const AUTHORS: usize = 100;
 
@@ -63,7 +63,7 @@ pub(super) struct LargeAggregateRow {
 /// Coordination between the service and the client.
 #[derive(Default)]
 struct ServiceClientBarrier {
-    first_came: Notify,
+    first_received: Notify,
     last_sent: AtomicBool,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn run(
     tools: &BenchTools,
     progress: &BenchProgress,
 ) -> Result<(Vec<LargeAggregateRow>, NamedScore)> {
-    let rows = open::run(async {
+    let rows = open_loop::run(async {
         let mut rows = Vec::new();
         for (shape, declaration) in SHAPES {
             rows.push(measure(tools, shape, declaration, progress).await.context(shape)?);
@@ -109,20 +109,21 @@ async fn measure(
     std::fs::write(&file, declaration)?;
     let (gate, rows) = (Arc::<ServiceClientBarrier>::default(), Bytes::from(rows()));
     let (at, held) = (SocketAddr::from(([127, 0, 0, 1], 0)), Arc::clone(&gate));
-    let service = BenchService::start(at, move |request| answer(request, rows.clone(), Arc::clone(&held)))?;
-    let server = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &config(service.address, &file))?;
+    let service =
+        BenchService::start(at, move |request| serve_request(request, rows.clone(), Arc::clone(&held)))?;
+    let server = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &config(service.address, &file))?;
     // A warm-up, so that memory that every request needs is not counted.
     let warm = BenchClient::new(server.address).send(Request::get("/authors").body(Full::default())?).await?;
     ensure!(warm.status == 200, "{}", warm.status);
     let before = server.usage()?.rss;
-    let asked = ask(server.address, gate);
-    let (came, highest) = open::with_highest(&server, SAMPLE, asked).await?;
+    let asked = request_large(server.address, gate);
+    let (came, highest) = open_loop::with_peak_memory(&server, SAMPLE, asked).await?;
     let ReceivedLargeResponse { bytes, first_before_last } = came?;
     ensure!(bytes >= LENGTH, "only {bytes} bytes arrived");
     let (rss_before_mb, rss_highest_mb) = (before as f64 / 1e6, highest as f64 / 1e6);
     let rss_ratio = (highest - before) as f64 / bytes as f64;
     let first = if first_before_last { "before" } else { "after" };
-    progress.say(&format!(
+    progress.report(&format!(
         "{shape:<11} {rss_before_mb:.1} to {rss_highest_mb:.1} MB, {rss_ratio:.2} of the answer; first byte {first} the last"
     ));
     Ok(LargeAggregateRow { shape, bytes, rss_before_mb, rss_highest_mb, rss_ratio, first_before_last })
@@ -137,20 +138,20 @@ fn config(service: SocketAddr, declaration: &Path) -> String {
 }
 
 /// The service. `/rows` stops before its last piece until the client has the first one.
-async fn answer(
+async fn serve_request(
     request: Request<Incoming>,
     rows: Bytes,
     gate: Arc<ServiceClientBarrier>,
 ) -> BenchServiceResponse {
     let mut answer = match request.uri().path() {
         "/rows" => {
-            let pieces = stream::iter((0..rows.len()).step_by(PIECE)).then(move |from| {
-                let piece = rows.slice(from..(from + PIECE).min(rows.len()));
-                let (is_last, gate) = (from + PIECE >= rows.len(), Arc::clone(&gate));
+            let pieces = stream::iter((0..rows.len()).step_by(PIECE_BYTES)).then(move |from| {
+                let piece = rows.slice(from..(from + PIECE_BYTES).min(rows.len()));
+                let (is_last, gate) = (from + PIECE_BYTES >= rows.len(), Arc::clone(&gate));
                 async move {
                     if is_last {
                         // A gateway that buffers the whole response gets the last piece later.
-                        let _ = tokio::time::timeout(PATIENCE, gate.first_came.notified()).await;
+                        let _ = tokio::time::timeout(HOLD_TIMEOUT, gate.first_received.notified()).await;
                         gate.last_sent.store(true, Relaxed);
                     }
                     Ok::<_, Infallible>(Frame::data(piece))
@@ -158,7 +159,7 @@ async fn answer(
             });
             Response::new(StreamBody::new(pieces).boxed_unsync())
         }
-        _ => text(authors()),
+        _ => text_response(authors()),
     };
     answer.headers_mut().insert("content-type", http::HeaderValue::from_static("application/json"));
     answer
@@ -184,7 +185,10 @@ fn authors() -> String {
 }
 
 /// Sends the request, signals the arrival of the first byte, and counts the bytes.
-async fn ask(address: SocketAddr, gate: Arc<ServiceClientBarrier>) -> Result<ReceivedLargeResponse> {
+async fn request_large(
+    address: SocketAddr,
+    gate: Arc<ServiceClientBarrier>,
+) -> Result<ReceivedLargeResponse> {
     let (mut client, connection) = handshake(TokioIo::new(TcpStream::connect(address).await?)).await?;
     tokio::spawn(connection);
     let request = Request::get("/large").header("host", address.to_string()).body(Full::<Bytes>::default())?;
@@ -195,7 +199,7 @@ async fn ask(address: SocketAddr, gate: Arc<ServiceClientBarrier>) -> Result<Rec
         let length = frame?.data_ref().map_or(0, Bytes::len);
         if bytes == 0 && length > 0 {
             first_before_last = !gate.last_sent.load(Relaxed);
-            gate.first_came.notify_one();
+            gate.first_received.notify_one();
         }
         bytes += length;
     }

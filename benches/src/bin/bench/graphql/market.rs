@@ -12,14 +12,14 @@ use http::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{asked, config};
-use crate::aggregate::joins::{LIMIT, UNSHED, services};
+use super::{config, question_body};
+use crate::aggregate::joins::{LIMIT, UNSHED, start_services};
 use crate::load::{LoadRound, RepeatedRequests, load};
 use crate::process::{SERVER_CORE, ServerProcess};
 use crate::progress::BenchProgress;
 use crate::ratios::{NamedScore, at_most, ratio};
 use crate::study::StudyQuery;
-use crate::{BenchTools, open};
+use crate::{BenchTools, open_loop};
 
 /// Many short rounds: the machine is shared, and other processes may affect one of two variants that take
 /// turns.
@@ -38,15 +38,15 @@ pub(super) struct MarketRow {
 }
 
 pub(super) fn run(tools: &BenchTools, progress: &BenchProgress) -> Result<(Vec<MarketRow>, Vec<NamedScore>)> {
-    let (_played, services) = services(tools)?;
-    let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
+    let (_played, services) = start_services(tools)?;
+    let orfa = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &(config(services) + UNSHED))?;
     let mut rows = Vec::new();
     for (query, root, path, variables) in [
         ("q4", "buyers", "/q4".to_owned(), json!({})),
         ("q5", "orders", format!("/q5?limit={LIMIT}"), json!({ "limit": LIMIT })),
     ] {
         let graphql =
-            PreparedCall::json(Method::POST, "/graphql", &asked(query, variables)?).accepting_json();
+            PreparedCall::json(Method::POST, "/graphql", &question_body(query, variables)?).accepting_json();
         let ways = [("aggregate", PreparedCall::get(path)), ("graphql", graphql)];
         let ways = ways.map(|(way, call)| StudyQuery { name: query, way, call });
         rows.extend(measure(tools, &orfa, root, &ways, progress)?);
@@ -63,7 +63,7 @@ fn measure(
     ways: &[StudyQuery; 2],
     progress: &BenchProgress,
 ) -> Result<Vec<MarketRow>> {
-    let answers = ways.each_ref().map(|way| open::run(way.call.send(&BenchClient::new(orfa.address))));
+    let answers = ways.each_ref().map(|way| open_loop::run(way.call.send(&BenchClient::new(orfa.address))));
     let [aggregate, graphql] = answers.map(|answer| answer?);
     let (aggregate, graphql) = (aggregate?.body, graphql?.body);
     let (expected, mut answer): (Value, Value) =
@@ -74,12 +74,13 @@ fn measure(
     for round in 0..=tools.rounds(ROUNDS) {
         for (way, bytes) in ways.iter().zip(bytes) {
             let StudyQuery { name: query, way, call } = way;
-            let lua = PreparedCall::script(std::slice::from_ref(call))?;
-            let time = tools.time(if round == 0 { WARM_UP } else { ROUND });
+            let lua = PreparedCall::lua_script(std::slice::from_ref(call))?;
+            let time = tools.round_time(if round == 0 { WARM_UP } else { ROUND });
             let measured = load(orfa, RepeatedRequests::Script(&lua), time).context(*way)?;
             if round > 0 {
                 let LoadRound { per_second, cpu_us, .. } = measured;
-                progress.say(&format!("{query} {way:<9} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU"));
+                progress
+                    .report(&format!("{query} {way:<9} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU"));
                 rows.push(MarketRow { query, way, round, bytes, measured });
             }
         }

@@ -16,13 +16,13 @@ use benches::upstream::PlayedTexts;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::aggregate::joins::{UNSHED, played};
+use crate::aggregate::joins::{UNSHED, start_replay};
 use crate::load::{LoadRound, RepeatedRequests, load};
 use crate::process::{SERVER_CORE, ServerProcess};
 use crate::progress::BenchProgress;
 use crate::ratios::{NamedScore, at_least, ratio};
-use crate::rivals::{hive, tailcall};
-use crate::{BenchTools, open};
+use crate::rivals::{start_hive, start_tailcall};
+use crate::{BenchTools, open_loop};
 
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);
@@ -56,12 +56,12 @@ struct PostsVariant<'a> {
 pub(super) fn run(tools: &BenchTools, progress: &BenchProgress) -> Result<(Vec<PostsRow>, Vec<NamedScore>)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("answers.json");
-    std::fs::write(&file, serde_json::to_vec(&answers()?)?)?;
-    let upstream = played(tools, &file)?;
-    let orfa = orfa(tools, &upstream, folder.path())?;
+    std::fs::write(&file, serde_json::to_vec(&service_responses()?)?)?;
+    let upstream = start_replay(tools, &file)?;
+    let orfa = start_gateway(tools, &upstream, folder.path())?;
     let [plain, deduping] =
-        [tailcall(tools, upstream.address, false)?, tailcall(tools, upstream.address, true)?];
-    let hive = hive(tools, upstream.address)?;
+        [start_tailcall(tools, upstream.address, false)?, start_tailcall(tools, upstream.address, true)?];
+    let hive = start_hive(tools, upstream.address)?;
     let mut ways = vec![
         PostsVariant { name: "orfa", server: &orfa, path: "/graphql" },
         PostsVariant { name: "orfa.coalescing", server: &orfa, path: "/coalescing" },
@@ -79,7 +79,7 @@ pub(super) fn run(tools: &BenchTools, progress: &BenchProgress) -> Result<(Vec<P
 }
 
 /// The gateway over the service's OpenAPI document, with a route without and one with coalescing.
-fn orfa(tools: &BenchTools, upstream: &ServerProcess, folder: &Path) -> Result<ServerProcess> {
+fn start_gateway(tools: &BenchTools, upstream: &ServerProcess, folder: &Path) -> Result<ServerProcess> {
     let links = folder.join("links.yaml");
     std::fs::write(&links, LINKS)?;
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("rivals/gateways/posts.yaml");
@@ -90,11 +90,11 @@ fn orfa(tools: &BenchTools, upstream: &ServerProcess, folder: &Path) -> Result<S
          - {{ path: /graphql, graphql: {{ {graphql} }} }}\n  \
          - {{ path: /coalescing, graphql: {{ {graphql}, coalesce: {{ calls: true, operations: true }} }} }}\n{UNSHED}"
     );
-    ServerProcess::gateway(&tools.orfa, SERVER_CORE, &config)
+    ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &config)
 }
 
 /// The responses of the service.
-fn answers() -> Result<PlayedTexts> {
+fn service_responses() -> Result<PlayedTexts> {
     let posts: Vec<Value> = (1..=POSTS).map(post).collect();
     let users = (1..=USERS).map(|id| (format!("/users/{id}"), user(id)));
     let answers = users.chain([("/posts".to_owned(), posts.into())]);
@@ -152,22 +152,23 @@ fn measure(
 ) -> Result<Vec<PostsRow>> {
     let (mut expected, mut times) = (None, Vec::new());
     for way in ways {
-        let answer = open::run(way.answer(document))?.with_context(|| way.name)?;
+        let answer = open_loop::run(way.fetch_data(document))?.with_context(|| way.name)?;
         let expected = expected.get_or_insert_with(|| answer.clone());
         ensure!(answer == *expected, "{} has a different response to {query}: {answer:.300}", way.name);
-        let warm = load(way.server, RepeatedRequests::Script(&way.script(document)?), tools.time(WARM_UP))
-            .with_context(|| way.name)?;
+        let warm =
+            load(way.server, RepeatedRequests::Script(&way.lua_script(document)?), tools.round_time(WARM_UP))
+                .with_context(|| way.name)?;
         times.push(if warm.per_second < SELDOM { LONG_ROUND } else { ROUND });
     }
     let mut rows = Vec::new();
     for round in 0..tools.rounds(ROUNDS) {
         for (way, time) in ways.iter().zip(&times) {
-            let script = way.script(document)?;
-            let measured = load(way.server, RepeatedRequests::Script(&script), tools.time(*time))
+            let script = way.lua_script(document)?;
+            let measured = load(way.server, RepeatedRequests::Script(&script), tools.round_time(*time))
                 .with_context(|| way.name)?;
             let (LoadRound { per_second, cpu_us, .. }, PostsVariant { name, .. }) = (measured, way);
             progress
-                .say(&format!("{query:<6} {name:<15} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU"));
+                .report(&format!("{query:<6} {name:<15} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU"));
             rows.push(PostsRow { query, server: name, round, measured });
         }
     }
@@ -175,12 +176,12 @@ fn measure(
 }
 
 impl PostsVariant<'_> {
-    fn script(&self, document: &str) -> Result<String> {
-        PreparedCall::script(&[PreparedCall::graphql(self.path, document)])
+    fn lua_script(&self, document: &str) -> Result<String> {
+        PreparedCall::lua_script(&[PreparedCall::graphql(self.path, document)])
     }
 
     /// The data of the response, which has to be complete.
-    async fn answer(&self, document: &str) -> Result<Value> {
+    async fn fetch_data(&self, document: &str) -> Result<Value> {
         let answer =
             PreparedCall::graphql(self.path, document).send(&BenchClient::new(self.server.address)).await?;
         let value: Value = serde_json::from_slice(&answer.body)?;

@@ -18,11 +18,11 @@ use marketplace::{DatabaseFolder, Marketplace, MarketplaceService};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::example;
+use super::example_path;
 use crate::process::{SERVER_CORE, ServerProcess};
 use crate::progress::BenchProgress;
 use crate::ratios::NamedScore;
-use crate::{BenchTools, open};
+use crate::{BenchTools, open_loop};
 
 /// The numbers of operations and types in Gitea's document.
 const GITEA: DocumentSize = DocumentSize { operations: 471, types: 230, fields: 11 };
@@ -33,7 +33,7 @@ const PLANS: usize = 40;
 const LEVELS: usize = 20;
 const MB: f64 = 1e6;
 /// The timeout for the start with a hundred services.
-const PATIENCE: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Each level leads to one row of another service.
 const LINKS: &str = "links:\n  \
     Order.catalog: { get: 'catalog/catalogs?ids={catalog_id}', on: catalog_id = id, one: true }\n  \
@@ -59,12 +59,12 @@ pub(super) fn run(
     tools: &BenchTools,
     progress: &BenchProgress,
 ) -> Result<(Vec<SchemasRow>, Vec<NamedScore>)> {
-    let gitea = (0..tools.rounds(STARTS)).map(|_| gitea(tools)).collect::<Result<Vec<_>>>()?;
-    progress.say(&format!("a document of {} operations: {:.0} ms", GITEA.operations, median(&gitea)));
-    let (seconds, bytes) = many(tools)?;
-    progress.say(&format!("{SERVICES} services: {seconds:.2} s, {:.0} MB", bytes / MB));
-    let plans = open::run(plans(tools))??;
-    progress.say(&format!("a plan of {LEVELS} levels: {:.2} ms", median(&plans)));
+    let gitea = (0..tools.rounds(STARTS)).map(|_| measure_gitea(tools)).collect::<Result<Vec<_>>>()?;
+    progress.report(&format!("a document of {} operations: {:.0} ms", GITEA.operations, median(&gitea)));
+    let (seconds, bytes) = measure_many_services(tools)?;
+    progress.report(&format!("{SERVICES} services: {seconds:.2} s, {:.0} MB", bytes / MB));
+    let plans = open_loop::run(measure_plans(tools))??;
+    progress.report(&format!("a plan of {LEVELS} levels: {:.2} ms", median(&plans)));
     let figures = [
         (
             "graphql.plan_20_levels_ms",
@@ -108,7 +108,7 @@ pub(super) fn run(
 }
 
 /// The time that the command line takes to print the schema of one large document, in milliseconds.
-fn gitea(tools: &BenchTools) -> Result<f64> {
+fn measure_gitea(tools: &BenchTools) -> Result<f64> {
     let folder = tempfile::tempdir()?;
     let config = config(folder.path(), 1, GITEA)?;
     let file = folder.path().join("orfa.yaml");
@@ -126,18 +126,18 @@ fn gitea(tools: &BenchTools) -> Result<f64> {
 }
 
 /// The time until a gateway over many services listens, in seconds, and its peak memory.
-fn many(tools: &BenchTools) -> Result<(f64, f64)> {
+fn measure_many_services(tools: &BenchTools) -> Result<(f64, f64)> {
     let folder = tempfile::tempdir()?;
     let config = config(folder.path(), SERVICES, SERVICE)?;
     let began = Instant::now();
-    let server = ServerProcess::gateway_within(PATIENCE, &tools.orfa, SERVER_CORE, &config)?;
+    let server = ServerProcess::start_gateway_within(START_TIMEOUT, &tools.orfa, SERVER_CORE, &config)?;
     let took = began.elapsed();
     let asked = PreparedCall::graphql("/graphql", "{ __type(name: \"T0s99\") { fields { name } } }");
     let answer: Value =
-        serde_json::from_slice(&open::run(asked.send(&BenchClient::new(server.address)))??.body)?;
+        serde_json::from_slice(&open_loop::run(asked.send(&BenchClient::new(server.address)))??.body)?;
     let fields = answer["data"]["__type"]["fields"].as_array().map(Vec::len);
     ensure!(fields == Some(SERVICE.fields + 1), "the last service is missing: {answer}");
-    Ok((took.as_secs_f64(), server.peak()? as f64))
+    Ok((took.as_secs_f64(), server.peak_rss()? as f64))
 }
 
 /// A config of one GraphQL route over this many services, with their documents in the folder.
@@ -145,7 +145,7 @@ fn config(folder: &Path, services: usize, shape: DocumentSize) -> Result<String>
     let mut text = "services:\n".to_owned();
     for service in 0..services {
         let file = folder.join(format!("s{service}.json"));
-        std::fs::write(&file, document(service, shape).to_string())?;
+        std::fs::write(&file, openapi_document(service, shape).to_string())?;
         let _ =
             writeln!(text, "  s{service}: {{ url: 'http://127.0.0.1:9', openapi: '{}' }}", file.display());
     }
@@ -159,7 +159,7 @@ fn config(folder: &Path, services: usize, shape: DocumentSize) -> Result<String>
 }
 
 /// A realistic document: most operations read or write one of the types, which refer to each other.
-fn document(service: usize, shape: DocumentSize) -> Value {
+fn openapi_document(service: usize, shape: DocumentSize) -> Value {
     let name = |place: usize| format!("T{}s{service}", place % shape.types);
     let reference = |place: usize| json!({ "$ref": format!("#/components/schemas/{}", name(place)) });
     let mut paths = serde_json::Map::new();
@@ -206,7 +206,7 @@ fn document(service: usize, shape: DocumentSize) -> Value {
 }
 
 /// The time of each plan in milliseconds.
-async fn plans(tools: &BenchTools) -> Result<Vec<f64>> {
+async fn measure_plans(tools: &BenchTools) -> Result<Vec<f64>> {
     let marketplace = Marketplace::start(DatabaseFolder::fresh()?).await?;
     let folder = tempfile::tempdir()?;
     let links = folder.path().join("links.yaml");
@@ -214,7 +214,7 @@ async fn plans(tools: &BenchTools) -> Result<Vec<f64>> {
     let mut config = "services:\n".to_owned();
     for service in MarketplaceService::ALL {
         let (name, openapi) =
-            (service.name(), example("openapi").join(service.name()).with_extension("yaml"));
+            (service.name(), example_path("openapi").join(service.name()).with_extension("yaml"));
         let (url, openapi) = (marketplace.url(service), openapi.display());
         let _ = writeln!(config, "  {name}: {{ url: '{url}', openapi: '{openapi}' }}");
     }
@@ -223,11 +223,11 @@ async fn plans(tools: &BenchTools) -> Result<Vec<f64>> {
         config,
         "routes:\n  - {{ path: /graphql, graphql: {{ services: [profile, catalog, order], links: '{links}' }} }}"
     );
-    let orfa = ServerProcess::gateway(&tools.orfa, SERVER_CORE, &config)?;
+    let orfa = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &config)?;
     let client = BenchClient::new(orfa.address);
     let mut plans = Vec::new();
     for place in 0..PLANS {
-        let query = PreparedCall::graphql("/graphql", &levels(place));
+        let query = PreparedCall::graphql("/graphql", &nested_query(place));
         let mut took = [0.0; 2];
         for took in &mut took {
             let began = Instant::now();
@@ -241,7 +241,7 @@ async fn plans(tools: &BenchTools) -> Result<Vec<f64>> {
 }
 
 /// A query with many levels that is new to the gateway because of its operation name.
-fn levels(place: usize) -> String {
+fn nested_query(place: usize) -> String {
     let names =
         ["listOrders(limit: 0)", "catalog"].into_iter().chain(["buyer", "catalog"].into_iter().cycle());
     let mut query = format!("query Plan{place}");

@@ -14,11 +14,11 @@ use serde::Serialize;
 use super::HelloVariant;
 use crate::load::{RepeatedRequests, load};
 use crate::process::ServerProcess;
-use crate::{BenchTools, say};
+use crate::{BenchTools, print_line};
 
 const ROUND: Duration = Duration::from_secs(1);
 /// The timeout for strace to attach.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
 pub(super) struct KernelVersion {
@@ -31,31 +31,31 @@ pub(super) struct KernelVersion {
 /// Measures ORFA and the bare server.
 pub(super) fn measure(tools: &BenchTools, ways: &[HelloVariant<'_>]) -> Result<Vec<KernelVersion>> {
     let ours = ways.iter().filter(|way| way.name == "floor" || way.name.starts_with("query."));
-    ours.map(|way| kernel(tools, way).context(way.name)).collect()
+    ours.map(|way| measure_server(tools, way).context(way.name)).collect()
 }
 
-fn kernel(tools: &BenchTools, way: &HelloVariant<'_>) -> Result<KernelVersion> {
-    let (script, time) = (way.asks.script(), tools.time(ROUND));
+fn measure_server(tools: &BenchTools, way: &HelloVariant<'_>) -> Result<KernelVersion> {
+    let (script, time) = (way.request.lua_script(), tools.round_time(ROUND));
     let before = page_faults(way.server.pid())?;
     let round = || Ok(load(way.server, RepeatedRequests::Slow(&script), time)?.requests);
     let requests: u64 = round()?;
     let faults = page_faults(way.server.pid())? - before;
-    let page_faults = rounded(faults as f64 / requests.max(1) as f64);
-    let system_calls = traced(way.server, round)?;
+    let page_faults = round_to_thousandth(faults as f64 / requests.max(1) as f64);
+    let system_calls = count_system_calls(way.server, round)?;
     let told =
         system_calls.map_or_else(|| "no strace".to_owned(), |calls| format!("{calls:.2} system calls"));
-    say(&format!("  {:<17} {page_faults:.3} page faults, {told} per request", way.name));
+    print_line(&format!("  {:<17} {page_faults:.3} page faults, {told} per request", way.name));
     Ok(KernelVersion { server: way.name, page_faults, system_calls })
 }
 
 /// The number of system calls of a server, divided by the number of requests of some work.
-fn traced(server: &ServerProcess, work: impl FnOnce() -> Result<u64>) -> Result<Option<f64>> {
+fn count_system_calls(server: &ServerProcess, work: impl FnOnce() -> Result<u64>) -> Result<Option<f64>> {
     let folder = tempfile::tempdir()?;
     let table = folder.path().join("table");
     let mut strace = Command::new("strace");
     strace.args(["-c", "-f", "-q", "-p", &server.pid().to_string(), "-o"]).arg(&table);
     let Ok(mut strace) = strace.stdin(Stdio::null()).stderr(Stdio::null()).spawn() else { return Ok(None) };
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + ATTACH_TIMEOUT;
     while !is_traced(server.pid())? {
         ensure!(strace.try_wait()?.is_none() && Instant::now() < end, "strace can't attach itself");
         std::thread::sleep(Duration::from_millis(10));
@@ -64,8 +64,9 @@ fn traced(server: &ServerProcess, work: impl FnOnce() -> Result<u64>) -> Result<
     let pid = Pid::from_raw(strace.id().cast_signed()).context("no process")?;
     kill_process(pid, Signal::INT)?;
     strace.wait()?;
-    let calls = total(&std::fs::read_to_string(&table)?).context("the output of strace has no total")?;
-    Ok(Some(rounded(calls as f64 / requests?.max(1) as f64)))
+    let calls =
+        parse_total(&std::fs::read_to_string(&table)?).context("the output of strace has no total")?;
+    Ok(Some(round_to_thousandth(calls as f64 / requests?.max(1) as f64)))
 }
 
 fn is_traced(pid: u32) -> Result<bool> {
@@ -75,13 +76,13 @@ fn is_traced(pid: u32) -> Result<bool> {
 }
 
 /// The calls in the last line of strace's table.
-fn total(table: &str) -> Option<u64> {
+fn parse_total(table: &str) -> Option<u64> {
     let last = table.lines().rfind(|line| line.ends_with(" total"))?;
     last.split_whitespace().nth(3)?.parse().ok()
 }
 
 /// Rounds to a thousandth.
-fn rounded(value: f64) -> f64 {
+fn round_to_thousandth(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
@@ -95,6 +96,9 @@ mod tests {
         let line = " 50.00    0.000100           1       100        20 read\n";
         let with = format!("{head}{line}100.00    0.000200           1       200        20 total\n");
         let without = format!("{head}{line}100.00    0.000200           1       200           total\n");
-        assert_eq!((total(&with), total(&without), total(head)), (Some(200), Some(200), None));
+        assert_eq!(
+            (parse_total(&with), parse_total(&without), parse_total(head)),
+            (Some(200), Some(200), None)
+        );
     }
 }

@@ -7,11 +7,11 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::servers::{ALL_CORES, ScriptGateway, cluster, example};
+use super::servers::{ALL_CORES, ScriptGateway, example_path, start_cluster};
 use crate::process::ServerProcess;
 use crate::progress::BenchProgress;
 use crate::ratios::{NamedScore, at_least, at_most, ratio};
-use crate::{BenchTools, open};
+use crate::{BenchTools, open_loop};
 
 pub(super) mod crawl;
 pub(super) mod mapreduce;
@@ -68,24 +68,24 @@ impl CaseStudy {
         workers: u32,
     ) -> Result<ServerProcess> {
         let name = self.name();
-        let script = example(&format!("{name}/{name}.sjs"));
+        let script = example_path(&format!("{name}/{name}.sjs"));
         // In a long crawl most of the 65,535 pages, and the writes for them, are awaited at the same time.
         let more = if tools.is_long { ", memory: 4GiB, internal_calls: 200000" } else { "" };
-        ScriptGateway { cores: ALL_CORES, workers, more, ..ScriptGateway::by(script, service) }.start(tools)
+        ScriptGateway { cores: ALL_CORES, workers, more, ..ScriptGateway::new(script, service) }.start(tools)
     }
 
     /// Runs the case once. Returns the number of pages.
-    fn play(self, server: &ServerProcess, service: SocketAddr) -> Result<u64> {
+    fn run_once(self, server: &ServerProcess, service: SocketAddr) -> Result<u64> {
         match self {
-            Self::Crawler => open::run_anywhere(crawl::crawl(server.address, service, DEPTH))?,
-            Self::MapReduce => open::run_anywhere(mapreduce::count(server.address, service, JOBS))?,
+            Self::Crawler => open_loop::run_anywhere(crawl::crawl(server.address, service, DEPTH))?,
+            Self::MapReduce => open_loop::run_anywhere(mapreduce::count(server.address, service, JOBS))?,
         }
     }
 
     /// Checks the state after the runs.
     fn check(self, server: &ServerProcess, plays: usize) -> Result<()> {
         match self {
-            Self::Crawler => open::run_anywhere(crawl::check(server.address, DEPTH, plays))?,
+            Self::Crawler => open_loop::run_anywhere(crawl::check(server.address, DEPTH, plays))?,
             // Each sum is checked while it is polled.
             Self::MapReduce => Ok(()),
         }
@@ -102,15 +102,15 @@ pub(super) fn run(
         let orfa = |name, workers| {
             anyhow::Ok(CaseServer { name, workers, server: case.start(tools, service, workers)? })
         };
-        let rival = cluster(&format!("{}.mjs", case.name()), 2)?;
+        let rival = start_cluster(&format!("{}.mjs", case.name()), 2)?;
         let players =
             [orfa("orfa", 1)?, orfa("orfa", 2)?, CaseServer { name: "cluster", workers: 2, server: rival }];
         for round in 0..WARM_UPS + rounds {
             for player in &players {
-                let row = player.play(case, service, round).with_context(|| player.name)?;
+                let row = player.measure_run(case, service, round).with_context(|| player.name)?;
                 if round >= WARM_UPS {
                     let CaseStudyRow { case, server, workers, per_second, cpu_us, .. } = &row;
-                    progress.say(&format!(
+                    progress.report(&format!(
                         "{case:<9} {server:<7} {workers} workers {per_second:>7.0} pages/s  {cpu_us:>6.0} us CPU a page"
                     ));
                     rows.push(row);
@@ -126,9 +126,9 @@ pub(super) fn run(
 }
 
 impl CaseServer {
-    fn play(&self, case: CaseStudy, service: SocketAddr, round: usize) -> Result<CaseStudyRow> {
+    fn measure_run(&self, case: CaseStudy, service: SocketAddr, round: usize) -> Result<CaseStudyRow> {
         let (before, began) = (self.server.usage()?, Instant::now());
-        let pages = case.play(&self.server, service)?;
+        let pages = case.run_once(&self.server, service)?;
         let (took, after) = (began.elapsed(), self.server.usage()?);
         Ok(CaseStudyRow {
             case: case.name(),

@@ -21,7 +21,7 @@ const SOURCES: [&str; 3] = [
 ];
 
 pub(super) fn run(progress: &BenchProgress) -> Result<NamedScore> {
-    let source = source();
+    let source = generate_source();
     let mut took = Vec::new();
     for _ in 0..TURNS {
         let began = Instant::now();
@@ -32,7 +32,7 @@ pub(super) fn run(progress: &BenchProgress) -> Result<NamedScore> {
         }
     }
     let value = median(&took);
-    progress.say(&format!("a compile of {LINES} lines: {value:.1} ms"));
+    progress.report(&format!("a compile of {LINES} lines: {value:.1} ms"));
     let score = HeadlineScore {
         value,
         unit: "ms".into(),
@@ -45,7 +45,7 @@ pub(super) fn run(progress: &BenchProgress) -> Result<NamedScore> {
 }
 
 /// Generates services up to the number of lines, padded with comments.
-fn source() -> String {
+fn generate_source() -> String {
     let (mut text, mut lines) = (String::new(), 0);
     for number in 0.. {
         let source = SOURCES[number % SOURCES.len()];

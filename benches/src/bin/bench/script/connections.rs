@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use benches::client::{BenchClient, BenchResponse, ClientError};
-use benches::programs::program;
+use benches::programs::program_path;
 use benches::scoreboard::{BetterDirection, HeadlineScore};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -17,13 +17,13 @@ use super::servers::{ALL_CORES, ScriptGateway};
 use crate::process::allow_open_files;
 use crate::progress::BenchProgress;
 use crate::ratios::NamedScore;
-use crate::{BenchTools, open};
+use crate::{BenchTools, open_loop};
 
 const CONNECTIONS: usize = 2_000;
 /// The number of requests on each connection.
 const TURNS: usize = 10;
 /// The pause before each request.
-const BREATH: Duration = Duration::from_millis(500);
+const REQUEST_PAUSE: Duration = Duration::from_millis(500);
 const SAMPLE: Duration = Duration::from_millis(20);
 
 #[derive(Serialize)]
@@ -46,20 +46,20 @@ pub(super) fn run(
     // without load shedding.
     let scripted = ScriptGateway {
         cores: ALL_CORES,
-        sheds: false,
-        ..ScriptGateway::by(program("handlers.sjs"), service)
+        sheds_load: false,
+        ..ScriptGateway::new(program_path("handlers.sjs"), service)
     };
     let server = scripted.start(tools)?;
     let start = server.usage()?.rss;
-    let work = open::with_highest(&server, SAMPLE, ask(server.address));
-    let (answered, highest) = open::run_anywhere(work)??;
+    let work = open_loop::with_peak_memory(&server, SAMPLE, send_requests(server.address));
+    let (answered, highest) = open_loop::run_anywhere(work)??;
     let bad = answered?;
     if let Some(first) = bad.first() {
-        progress.say(&format!("the first error: {first}"));
+        progress.report(&format!("the first error: {first}"));
     }
     let errors = bad.len();
     let (start_rss_mb, highest_rss_mb) = (start as f64 / 1e6, highest as f64 / 1e6);
-    progress.say(&format!("{CONNECTIONS} connections: {errors} errors, {highest_rss_mb:.0} MB at most"));
+    progress.report(&format!("{CONNECTIONS} connections: {errors} errors, {highest_rss_mb:.0} MB at most"));
     let row = ConnectionsRow {
         connections: CONNECTIONS,
         requests: CONNECTIONS * TURNS,
@@ -84,23 +84,23 @@ pub(super) fn run(
 }
 
 /// Sends a request on all connections at once, several times. Returns descriptions of unsuccessful responses.
-async fn ask(server: SocketAddr) -> Result<Vec<String>> {
+async fn send_requests(server: SocketAddr) -> Result<Vec<String>> {
     let client = BenchClient::new(server);
     client.open(CONNECTIONS).await?;
     let mut bad = Vec::new();
     for _ in 0..TURNS {
         // The pauses make each round a burst, without an average load that has to be shed.
-        tokio::time::sleep(BREATH).await;
+        tokio::time::sleep(REQUEST_PAUSE).await;
         let request = || Request::get("/hello").body(Full::<Bytes>::default());
         let requests = (0..CONNECTIONS).map(|_| request()).collect::<Result<Vec<_>, _>>()?;
         let answers = join_all(requests.into_iter().map(|request| client.send(request))).await;
-        bad.extend(answers.into_iter().filter_map(problem));
+        bad.extend(answers.into_iter().filter_map(describe_failure));
     }
     Ok(bad)
 }
 
 /// A description of an unsuccessful response.
-fn problem(answer: Result<BenchResponse, ClientError>) -> Option<String> {
+fn describe_failure(answer: Result<BenchResponse, ClientError>) -> Option<String> {
     match answer {
         Ok(answer) if answer.status == 200 => None,
         Ok(answer) => Some(format!("{} {}", answer.status, String::from_utf8_lossy(&answer.body))),

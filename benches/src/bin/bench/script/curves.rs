@@ -13,18 +13,18 @@ use anyhow::{Result, ensure};
 use benches::scoreboard;
 use benches::stats::median;
 use benches::svg::{ChartLine, HorizontalAxis, LineChart, draw};
-use benches::upstream::tree;
+use benches::upstream::tree_page;
 use http::Request;
 use http::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper::body::Incoming;
 use serde::Serialize;
 
 use super::cases::{CaseStudy, crawl, mapreduce};
-use super::servers::{ALL_CORES, ScriptGateway, example};
+use super::servers::{ALL_CORES, ScriptGateway, example_path};
 use crate::process::ServerProcess;
 use crate::progress::BenchProgress;
-use crate::service::{BenchService, BenchServiceResponse, text};
-use crate::{BenchTools, open};
+use crate::service::{BenchService, BenchServiceResponse, text_response};
+use crate::{BenchTools, open_loop};
 
 const WORKERS: [u32; 4] = [1, 2, 4, 8];
 const DEPTHS: &[u32] = &[10, 12, 14];
@@ -38,7 +38,7 @@ const WARM_UP_DEPTH: u32 = 9;
 const TURNS: usize = 3;
 const SAMPLE: Duration = Duration::from_millis(10);
 const ARITHMETIC: Duration = Duration::from_millis(500);
-const TAKES: Duration = Duration::from_secs(90);
+const EXPECTED_DURATION: Duration = Duration::from_secs(90);
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -49,8 +49,8 @@ enum CurvesRow {
 }
 
 pub(crate) fn run(tools: &BenchTools) -> Result<()> {
-    let progress = BenchProgress::new(tools, tools.time(TAKES));
-    let upstream = ServerProcess::upstream_on(ALL_CORES, &tools.upstream)?;
+    let progress = BenchProgress::new(tools, tools.round_time(EXPECTED_DURATION));
+    let upstream = ServerProcess::start_upstream_on(ALL_CORES, &tools.upstream)?;
     let speed_up = WORKERS.map(speed_up);
     let mut rows: Vec<CurvesRow> = WORKERS
         .into_iter()
@@ -61,24 +61,24 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     let depths = if tools.is_short { DEPTHS[..1].to_vec() } else { depths };
     for workers in WORKERS {
         let server = CaseStudy::MapReduce.start(tools, upstream.address, workers)?;
-        let measured = || timed(mapreduce::count(server.address, upstream.address, JOBS));
-        rows.push(case(CaseStudy::MapReduce, workers, None, tools, &progress, measured)?);
+        let measured = || time_pages(mapreduce::count(server.address, upstream.address, JOBS));
+        rows.push(measure_case(CaseStudy::MapReduce, workers, None, tools, &progress, measured)?);
         let server = CaseStudy::Crawler.start(tools, upstream.address, workers)?;
-        timed(crawl::crawl(server.address, upstream.address, WARM_UP_DEPTH))?;
+        time_pages(crawl::crawl(server.address, upstream.address, WARM_UP_DEPTH))?;
         for depth in &depths {
-            let measured = || timed(crawl::crawl(server.address, upstream.address, *depth));
-            rows.push(case(CaseStudy::Crawler, workers, Some(*depth), tools, &progress, measured)?);
+            let measured = || time_pages(crawl::crawl(server.address, upstream.address, *depth));
+            rows.push(measure_case(CaseStudy::Crawler, workers, Some(*depth), tools, &progress, measured)?);
         }
-        rows.extend(watched(tools, workers)?);
+        rows.extend(measure_watched(tools, workers)?);
     }
     if !tools.is_short {
-        write(&rows, &speed_up, &depths)?;
+        write_figures(&rows, &speed_up, &depths)?;
     }
-    tools.results("curves", &rows, [])
+    tools.write_results("curves", &rows, [])
 }
 
 /// The median of several runs after a first one that is not counted.
-fn case(
+fn measure_case(
     case: CaseStudy,
     workers: u32,
     depth: Option<u32>,
@@ -97,14 +97,14 @@ fn case(
     }
     let (case, per_second) = (case.name(), median(&per_second));
     let of_depth = depth.map_or_else(String::new, |depth| format!(", depth {depth}"));
-    progress.say(&format!("{case:<9} {workers} workers{of_depth}: {per_second:>7.0} pages/s"));
+    progress.report(&format!("{case:<9} {workers} workers{of_depth}: {per_second:>7.0} pages/s"));
     Ok(CurvesRow::Case { case, workers, depth, pages, per_second })
 }
 
 /// Runs some work. Returns the number of pages, and seconds.
-fn timed(work: impl Future<Output = Result<u64>>) -> Result<(u64, f64)> {
+fn time_pages(work: impl Future<Output = Result<u64>>) -> Result<(u64, f64)> {
     let began = Instant::now();
-    let pages = open::run_anywhere(work)??;
+    let pages = open_loop::run_anywhere(work)??;
     Ok((pages, began.elapsed().as_secs_f64()))
 }
 
@@ -137,18 +137,18 @@ struct PageCounters {
 
 /// Runs a crawl whose requests and responses are counted by the page server: the script makes a call to it
 /// before it responds.
-fn watched(tools: &BenchTools, workers: u32) -> Result<Vec<CurvesRow>> {
+fn measure_watched(tools: &BenchTools, workers: u32) -> Result<Vec<CurvesRow>> {
     let seen = Arc::<PageCounters>::default();
-    open::run_anywhere(async {
+    open_loop::run_anywhere(async {
         let counted = Arc::clone(&seen);
         let pages = BenchService::start(SocketAddr::from(([127, 0, 0, 1], 0)), move |request| {
-            page(request, Arc::clone(&counted))
+            serve_page(request, Arc::clone(&counted))
         })?;
         let folder = tempfile::tempdir()?;
         let script = folder.path().join("crawler.sjs");
-        std::fs::write(&script, telling(pages.address)?)?;
+        std::fs::write(&script, counting_script(pages.address)?)?;
         let scripted =
-            ScriptGateway { cores: ALL_CORES, workers, ..ScriptGateway::by(script, pages.address) };
+            ScriptGateway { cores: ALL_CORES, workers, ..ScriptGateway::new(script, pages.address) };
         let server = tokio::task::spawn_blocking({
             let tools = tools.clone();
             move || scripted.start(&tools)
@@ -157,12 +157,12 @@ fn watched(tools: &BenchTools, workers: u32) -> Result<Vec<CurvesRow>> {
         crawl::crawl(server.address, pages.address, WARM_UP_DEPTH).await?;
         let [requests, answers] = [seen.requests.swap(0, Relaxed), seen.answers.swap(0, Relaxed)];
         ensure!(requests == answers, "{requests} pages were read, but {answers} crawls responded");
-        watch(workers, &seen, crawl::crawl(server.address, pages.address, WATCHED_DEPTH)).await
+        record_counters(workers, &seen, crawl::crawl(server.address, pages.address, WATCHED_DEPTH)).await
     })?
 }
 
 /// Records the counters periodically until the crawl ends.
-async fn watch(
+async fn record_counters(
     workers: u32,
     seen: &PageCounters,
     crawl: impl Future<Output = Result<u64>>,
@@ -180,29 +180,29 @@ async fn watch(
 }
 
 /// The example with an additional call at its end.
-fn telling(pages: SocketAddr) -> Result<String> {
-    let text = std::fs::read_to_string(example("crawler/crawler.sjs"))?;
+fn counting_script(pages: SocketAddr) -> Result<String> {
+    let text = std::fs::read_to_string(example_path("crawler/crawler.sjs"))?;
     let end = "    res '/urlsDiscovered' {";
     ensure!(text.contains(end), "the source of the crawler has changed");
     Ok(text.replacen(end, &format!("    res told = 'http://{pages}/told'\n    told.get()\n{end}"), 1))
 }
 
-async fn page(request: Request<Incoming>, seen: Arc<PageCounters>) -> BenchServiceResponse {
+async fn serve_page(request: Request<Incoming>, seen: Arc<PageCounters>) -> BenchServiceResponse {
     let number = request.uri().query().and_then(|query| query.strip_prefix("n=")?.parse().ok());
     let Some(number) = number else {
         seen.answers.fetch_add(1, Relaxed);
-        return text("thank you");
+        return text_response("thank you");
     };
     seen.requests.fetch_add(1, Relaxed);
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let mut page = text(tree(host, number));
+    let mut page = text_response(tree_page(host, number));
     page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html"));
     page
 }
 
 /// Draws the three figures.
-fn write(rows: &[CurvesRow], speed_up: &[f64], depths: &[u32]) -> Result<()> {
-    let folder = scoreboard::folder();
+fn write_figures(rows: &[CurvesRow], speed_up: &[f64], depths: &[u32]) -> Result<()> {
+    let folder = scoreboard::results_folder();
     let curve = |wanted: CaseStudy, of: Option<u32>, name: String| {
         let points = rows.iter().filter_map(|row| match row {
             CurvesRow::Case { case, workers, depth, per_second, .. }
@@ -226,7 +226,7 @@ fn write(rows: &[CurvesRow], speed_up: &[f64], depths: &[u32]) -> Result<()> {
     let mapreduce = chart("Map-reduce", vec![curve(CaseStudy::MapReduce, None, "five pages a job".into())]);
     let crawls = depths.iter().map(|depth| curve(CaseStudy::Crawler, Some(*depth), format!("depth {depth}")));
     let crawler = chart("Crawler", crawls.collect());
-    let time = WORKERS.map(|workers| over_time(rows, workers));
+    let time = WORKERS.map(|workers| progress_chart(rows, workers));
     for (name, charts) in
         [("script-mapreduce", &[mapreduce][..]), ("script-crawler", &[crawler]), ("script-crawl-time", &time)]
     {
@@ -235,7 +235,7 @@ fn write(rows: &[CurvesRow], speed_up: &[f64], depths: &[u32]) -> Result<()> {
     Ok(())
 }
 
-fn over_time(rows: &[CurvesRow], of: u32) -> LineChart {
+fn progress_chart(rows: &[CurvesRow], of: u32) -> LineChart {
     let line = |name: &str, count: fn(u64, u64) -> u64| {
         let points = rows.iter().filter_map(|row| match row {
             CurvesRow::Watched { workers, seconds, requests, answers } if *workers == of => {

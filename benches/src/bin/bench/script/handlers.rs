@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use benches::client::BenchClient;
-use benches::programs::program;
+use benches::programs::program_path;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::servers::{ScriptGateway, bun, fastify};
+use super::servers::{ScriptGateway, start_bun, start_fastify};
 use crate::load::{LoadRound, RepeatedRequests, load};
 use crate::process::ServerProcess;
 use crate::progress::BenchProgress;
 use crate::ratios::{NamedScore, at_least, ratio};
-use crate::rivals::present;
-use crate::{BenchTools, open};
+use crate::rivals::installed_path;
+use crate::{BenchTools, open_loop};
 
 const ROUNDS: usize = 4;
 const ROUND: Duration = Duration::from_secs(2);
@@ -40,24 +40,24 @@ pub(super) fn run(
     service: SocketAddr,
     progress: &BenchProgress,
 ) -> Result<(Vec<HandlersRow>, Vec<NamedScore>)> {
-    let servers = servers(tools, service)?;
+    let servers = start_servers(tools, service)?;
     let mut rows = Vec::new();
     for (handler, path) in HANDLERS {
-        let expected = answer(&servers[0].1, path)?;
+        let expected = fetch_json(&servers[0].1, path)?;
         for (name, server) in &servers {
-            let answer = answer(server, path)?;
+            let answer = fetch_json(server, path)?;
             ensure!(
                 answer == expected,
                 "{name} has a different response to {path}: {answer} and not {expected}"
             );
-            load(server, RepeatedRequests::Get(path), tools.time(WARM_UP)).with_context(|| *name)?;
+            load(server, RepeatedRequests::Get(path), tools.round_time(WARM_UP)).with_context(|| *name)?;
         }
         for round in 0..tools.rounds(ROUNDS) {
             for (name, server) in &servers {
-                let measured =
-                    load(server, RepeatedRequests::Get(path), tools.time(ROUND)).with_context(|| *name)?;
+                let measured = load(server, RepeatedRequests::Get(path), tools.round_time(ROUND))
+                    .with_context(|| *name)?;
                 let LoadRound { per_second, cpu_us, .. } = measured;
-                progress.say(&format!(
+                progress.report(&format!(
                     "{handler:<9} {name:<9} {per_second:>8.0} requests/s  {cpu_us:>6.1} us CPU"
                 ));
                 rows.push(HandlersRow { handler, server: name, round, measured });
@@ -69,21 +69,21 @@ pub(super) fn run(
 }
 
 /// The installed servers, ours first.
-fn servers(tools: &BenchTools, service: SocketAddr) -> Result<Vec<(&'static str, ServerProcess)>> {
-    let ours = || ScriptGateway::by(program("handlers.sjs"), service);
+fn start_servers(tools: &BenchTools, service: SocketAddr) -> Result<Vec<(&'static str, ServerProcess)>> {
+    let ours = || ScriptGateway::new(program_path("handlers.sjs"), service);
     let mut servers = vec![("orfa.node", ours().start(tools)?)];
-    servers.extend(fastify(tools, service)?.map(|server| ("fastify", server)));
-    if let Some(engine) = present(tools, "bun") {
+    servers.extend(start_fastify(tools, service)?.map(|server| ("fastify", server)));
+    if let Some(engine) = installed_path(tools, "bun") {
         let engine = format!("['{}', --no-install]", engine.canonicalize()?.display());
         servers.push(("orfa.bun", ScriptGateway { engine, ..ours() }.start(tools)?));
     }
-    servers.extend(bun(tools, service)?.map(|server| ("bun", server)));
+    servers.extend(start_bun(tools, service)?.map(|server| ("bun", server)));
     Ok(servers)
 }
 
-fn answer(server: &ServerProcess, path: &str) -> Result<Value> {
+fn fetch_json(server: &ServerProcess, path: &str) -> Result<Value> {
     let client = BenchClient::new(server.address);
-    let answer = open::run(client.send(Request::get(path).body(Full::<Bytes>::default())?))??;
+    let answer = open_loop::run(client.send(Request::get(path).body(Full::<Bytes>::default())?))??;
     ensure!(answer.status == 200, "{path}: {} {}", answer.status, String::from_utf8_lossy(&answer.body));
     Ok(serde_json::from_slice(&answer.body)?)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use benches::client::BenchClient;
-use benches::programs::program;
+use benches::programs::program_path;
 use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use bytes::Bytes;
@@ -16,10 +16,10 @@ use serde::Serialize;
 
 use super::servers::ScriptGateway;
 use crate::load::{LoadRound, RepeatedRequests, load};
-use crate::process::{NOBODY, ServerProcess};
+use crate::process::{ServerProcess, UNUSED_ADDRESS};
 use crate::progress::BenchProgress;
 use crate::ratios::{NamedScore, at_most, ratio};
-use crate::{BenchTools, open};
+use crate::{BenchTools, open_loop};
 
 const ROUNDS: usize = 3;
 const ROUND: Duration = Duration::from_secs(2);
@@ -48,31 +48,33 @@ pub(super) struct AppendRates {
 }
 
 /// Measures increments with both durabilities in turns, and checks that no acknowledged increment is lost.
-pub(super) fn commits(
+pub(super) fn measure_commits(
     tools: &BenchTools,
     progress: &BenchProgress,
 ) -> Result<(Vec<CommitRates>, NamedScore)> {
     let start = |durability| {
-        ScriptGateway { durability, ..ScriptGateway::by(program("state.sjs"), NOBODY) }.start(tools)
+        ScriptGateway { durability, ..ScriptGateway::new(program_path("state.sjs"), UNUSED_ADDRESS) }
+            .start(tools)
     };
     let servers = [("process", start("process")?), ("machine", start("machine")?)];
     let (mut rows, mut answered) = (Vec::new(), [0; 2]);
     for (place, (name, server)) in servers.iter().enumerate() {
-        answered[place] +=
-            load(server, RepeatedRequests::Script(INCREMENT), tools.time(WARM_UP)).context(*name)?.requests;
+        answered[place] += load(server, RepeatedRequests::Script(INCREMENT), tools.round_time(WARM_UP))
+            .context(*name)?
+            .requests;
     }
     for round in 0..tools.rounds(ROUNDS) {
         for (place, (durability, server)) in servers.iter().enumerate() {
-            let measured =
-                load(server, RepeatedRequests::Script(INCREMENT), tools.time(ROUND)).context(*durability)?;
+            let measured = load(server, RepeatedRequests::Script(INCREMENT), tools.round_time(ROUND))
+                .context(*durability)?;
             let LoadRound { requests: commits, per_second, cpu_us } = measured;
-            progress.say(&format!("{durability}: {per_second:>6.0} commits/s  {cpu_us:>6.1} us CPU"));
+            progress.report(&format!("{durability}: {per_second:>6.0} commits/s  {cpu_us:>6.1} us CPU"));
             answered[place] += commits;
             rows.push(CommitRates { durability, round, commits, per_second, cpu_us });
         }
     }
     for ((name, server), answered) in servers.iter().zip(answered) {
-        let kept: u64 = ask(server.address, Method::GET, "/count")?.parse()?;
+        let kept: u64 = send_request(server.address, Method::GET, "/count")?.parse()?;
         ensure!(kept >= answered, "{name}: {answered} increments were acknowledged, but {kept} are stored");
     }
     let of = |durability| -> Vec<f64> {
@@ -92,16 +94,16 @@ pub(super) fn commits(
 
 /// Measures appends to both lists in turns. The appends of a turn are measured together, since the system
 /// counts CPU time in steps.
-pub(super) fn appends(
+pub(super) fn measure_appends(
     tools: &BenchTools,
     progress: &BenchProgress,
 ) -> Result<(Vec<AppendRates>, NamedScore)> {
-    let server = ScriptGateway::by(program("state.sjs"), NOBODY).start(tools)?;
-    append(&server, SHORT)?;
+    let server = ScriptGateway::new(program_path("state.sjs"), UNUSED_ADDRESS).start(tools)?;
+    append_cpu_us(&server, SHORT)?;
     let (mut short, mut long) = (Vec::new(), Vec::new());
     for _ in 0..tools.rounds(TURNS) {
-        short.push(append(&server, SHORT)?);
-        long.push(append(&server, LONG)?);
+        short.push(append_cpu_us(&server, SHORT)?);
+        long.push(append_cpu_us(&server, LONG)?);
     }
     let row = |length, cpu: &[f64]| AppendRates {
         length,
@@ -110,17 +112,17 @@ pub(super) fn appends(
     };
     let rows = vec![row(SHORT, &short), row(LONG, &long)];
     let [few, many] = [&rows[0], &rows[1]].map(|row| row.cpu_us);
-    progress.say(&format!("an append to {SHORT} entries: {few:.1} us CPU, to {LONG}: {many:.1} us"));
+    progress.report(&format!("an append to {SHORT} entries: {few:.1} us CPU, to {LONG}: {many:.1} us"));
     let against = format!("an append to a list of {SHORT} entries: {few:.1} us CPU");
     let headline = ratio("script.state.append_ratio", &long, &short, at_most(2.0), against);
     Ok((rows, headline.context("no turn was measured")?))
 }
 
 /// Appends to a list of this length. Returns the CPU time of each append in microseconds.
-fn append(server: &ServerProcess, length: u64) -> Result<f64> {
-    ask(server.address, Method::PUT, &format!("/list?length={length}"))?;
+fn append_cpu_us(server: &ServerProcess, length: u64) -> Result<f64> {
+    send_request(server.address, Method::PUT, &format!("/list?length={length}"))?;
     let before = server.usage()?;
-    let appended = open::run(async {
+    let appended = open_loop::run(async {
         let client = BenchClient::new(server.address);
         for _ in 0..APPENDS {
             let answer = client.send(Request::post("/list").body(Full::<Bytes>::default())?).await?;
@@ -130,14 +132,14 @@ fn append(server: &ServerProcess, length: u64) -> Result<f64> {
     })?;
     appended?;
     let cpu = server.usage()?.cpu.saturating_sub(before.cpu);
-    let kept: u64 = ask(server.address, Method::GET, "/list")?.parse()?;
+    let kept: u64 = send_request(server.address, Method::GET, "/list")?.parse()?;
     ensure!(kept == length + APPENDS, "the list has {kept} entries");
     Ok(cpu.as_secs_f64() * 1e6 / APPENDS as f64)
 }
 
-fn ask(server: SocketAddr, method: Method, path: &str) -> Result<String> {
+fn send_request(server: SocketAddr, method: Method, path: &str) -> Result<String> {
     let request = Request::builder().method(method).uri(path).body(Full::<Bytes>::default())?;
-    let answer = open::run(async { BenchClient::new(server).send(request).await })??;
+    let answer = open_loop::run(async { BenchClient::new(server).send(request).await })??;
     let text = String::from_utf8_lossy(&answer.body).into_owned();
     ensure!(answer.status.is_success(), "{path}: {} {text}", answer.status);
     Ok(text)

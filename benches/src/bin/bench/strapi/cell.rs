@@ -1,6 +1,6 @@
 //! The combinations of workflow, size and distance, and their variants.
 
-use super::way::{CallShape, ProgramHost, StrapiVariant};
+use super::variant::{CallShape, ProgramHost, StrapiVariant};
 use super::workflow::PaperWorkflow;
 use super::{USUAL_MS, USUAL_SIZE};
 
@@ -15,15 +15,15 @@ pub(super) struct WorkflowCell {
 impl WorkflowCell {
     /// The variants of the cell. Programs with the paper's calls, and sequential calls, run only in the cells
     /// of the paper's figures.
-    pub(super) fn ways(self) -> Vec<StrapiVariant> {
+    pub(super) fn variants(self) -> Vec<StrapiVariant> {
         let is_theirs = self.size == USUAL_SIZE || self.round_trip_ms == USUAL_MS;
-        let mut ways = if is_theirs { vec![StrapiVariant::OneByOne] } else { Vec::new() };
-        ways.extend([StrapiVariant::AtOnce, StrapiVariant::Graphql]);
+        let mut ways = if is_theirs { vec![StrapiVariant::Sequential] } else { Vec::new() };
+        ways.extend([StrapiVariant::Parallel, StrapiVariant::Graphql]);
         // A write that depends on a previous read can't be nested.
         if self.workflow == PaperWorkflow::Read {
             ways.push(StrapiVariant::Nested);
         }
-        ways.push(StrapiVariant::Best);
+        ways.push(StrapiVariant::FewestCalls);
         ways.extend(ProgramHost::all().map(|host| StrapiVariant::Program(host, CallShape::Bulk)));
         if is_theirs {
             ways.extend(ProgramHost::all().map(|host| StrapiVariant::Program(host, CallShape::Calls)));
@@ -41,15 +41,15 @@ mod tests {
     #[test]
     fn variants_have_unique_names() {
         let cell = WorkflowCell { workflow: PaperWorkflow::Read, size: USUAL_SIZE, round_trip_ms: USUAL_MS };
-        let names: BTreeSet<String> = cell.ways().iter().map(StrapiVariant::to_string).collect();
-        assert_eq!(names.len(), cell.ways().len());
+        let names: BTreeSet<String> = cell.variants().iter().map(StrapiVariant::to_string).collect();
+        assert_eq!(names.len(), cell.variants().len());
         assert!(names.contains("orfa.code.js.calls"), "{names:?}");
     }
 
     #[test]
     fn runs_the_papers_programs_in_the_cells_of_its_figures() {
         let shapes = |size, round_trip_ms| {
-            let ways = WorkflowCell { workflow: PaperWorkflow::Write, size, round_trip_ms }.ways();
+            let ways = WorkflowCell { workflow: PaperWorkflow::Write, size, round_trip_ms }.variants();
             ways.iter().filter(|way| matches!(way, StrapiVariant::Program(_, CallShape::Calls))).count()
         };
         assert_eq!(shapes(16, USUAL_MS), ProgramHost::all().count());

@@ -7,15 +7,15 @@ use benches::stats::{median, spread};
 use serde::Serialize;
 
 use super::cell::WorkflowCell;
-use super::way::{CallShape, OrfaCaching, ProgramHost, StrapiVariant};
+use super::variant::{CallShape, OrfaCaching, ProgramHost, StrapiVariant};
 use super::workflow::PaperWorkflow;
 use super::{SIZES, StrapiRun, USUAL_MS};
-use crate::say;
+use crate::print_line;
 
 /// All measurements.
 #[derive(Default)]
 pub(super) struct StrapiFigures {
-    of: BTreeMap<(WorkflowCell, StrapiVariant), StrapiFigure>,
+    figures: BTreeMap<(WorkflowCell, StrapiVariant), StrapiFigure>,
 }
 
 /// The measurements of a variant in a cell.
@@ -50,7 +50,7 @@ pub(super) struct StrapiFigureRow {
 
 impl StrapiFigures {
     pub(super) fn add(&mut self, cell: WorkflowCell, way: StrapiVariant, run: &StrapiRun) {
-        let figure = self.of.entry((cell, way)).or_default();
+        let figure = self.figures.entry((cell, way)).or_default();
         figure.requests = run.requests;
         figure.ms.push(run.ms);
         figure.strapi_ms.push(run.strapi_ms);
@@ -61,11 +61,11 @@ impl StrapiFigures {
 
     /// A summary of a cell: GraphQL as in the paper, the best variant without programs, and the slowest of
     /// ours.
-    pub(super) fn line(&self, cell: WorkflowCell) -> String {
-        let ms = |way| self.get(cell, way).map_or(0.0, StrapiFigure::ms);
-        let ours = self.ours(cell).map(|(_, _, figure)| figure.ms()).fold(0.0, f64::max);
+    pub(super) fn summary_line(&self, cell: WorkflowCell) -> String {
+        let ms = |way| self.get(cell, way).map_or(0.0, StrapiFigure::median_ms);
+        let ours = self.orfa_figures(cell).map(|(_, _, figure)| figure.median_ms()).fold(0.0, f64::max);
         let WorkflowCell { workflow, size, round_trip_ms } = cell;
-        let best = self.best(cell).unwrap_or_default();
+        let best = self.best_without_programs(cell).unwrap_or_default();
         let (name, graphql) = (workflow.name(), ms(StrapiVariant::Graphql));
         format!(
             "{name} N={size:<2} {round_trip_ms:>3} ms: graphql {graphql:.0} ms, best {best:.1} ms, orfa at most {ours:.1} ms"
@@ -73,30 +73,30 @@ impl StrapiFigures {
     }
 
     /// Prints the table of one distance.
-    pub(super) fn print(&self) {
-        let round_trip_ms = if self.of.keys().any(|(cell, _)| cell.round_trip_ms == USUAL_MS) {
+    pub(super) fn print_table(&self) {
+        let round_trip_ms = if self.figures.keys().any(|(cell, _)| cell.round_trip_ms == USUAL_MS) {
             USUAL_MS
         } else {
-            self.of.keys().map(|(cell, _)| cell.round_trip_ms).min().unwrap_or(0)
+            self.figures.keys().map(|(cell, _)| cell.round_trip_ms).min().unwrap_or(0)
         };
         for workflow in PaperWorkflow::ALL {
             let sizes = SIZES.map(|size| format!("{:>13}", format!("N={size}"))).concat();
-            say(&format!("  {} at {round_trip_ms} ms: ms/bytes{sizes}   with gzip", workflow.name()));
-            for way in self.ways(workflow) {
+            print_line(&format!("  {} at {round_trip_ms} ms: ms/bytes{sizes}   with gzip", workflow.name()));
+            for way in self.variants(workflow) {
                 let cells = SIZES.map(|size| self.get(WorkflowCell { workflow, size, round_trip_ms }, way));
                 let ms = cells.map(|figure| {
                     figure.map_or_else(String::new, |figure| {
-                        format!("{:.0}/{:.0}", figure.ms(), figure.bytes())
+                        format!("{:.0}/{:.0}", figure.median_ms(), figure.total_bytes())
                     })
                 });
                 let gzip = cells.map(|figure| {
-                    figure.map_or_else(String::new, |figure| format!("{:.0}", figure.gzip_bytes()))
+                    figure.map_or_else(String::new, |figure| format!("{:.0}", figure.total_gzip_bytes()))
                 });
                 let (ms, gzip) = (
                     ms.map(|text| format!("{text:>13}")).concat(),
                     gzip.map(|text| format!("{text:>7}")).concat(),
                 );
-                say(&format!("  {way:<30}{ms}  {gzip}"));
+                print_line(&format!("  {way:<30}{ms}  {gzip}"));
             }
         }
     }
@@ -105,7 +105,9 @@ impl StrapiFigures {
         let mut rows = Vec::new();
         for workflow in PaperWorkflow::ALL {
             for size in SIZES {
-                rows.extend(self.ways(workflow).into_iter().filter_map(|way| self.row(workflow, size, way)));
+                rows.extend(
+                    self.variants(workflow).into_iter().filter_map(|way| self.row(workflow, size, way)),
+                );
             }
         }
         rows
@@ -113,7 +115,7 @@ impl StrapiFigures {
 
     fn row(&self, workflow: PaperWorkflow, n: usize, way: StrapiVariant) -> Option<StrapiFigureRow> {
         let is_it = |cell: &WorkflowCell| cell.workflow == workflow && cell.size == n;
-        let of: Vec<_> = self.of.iter().filter(|((cell, of), _)| is_it(cell) && *of == way).collect();
+        let of: Vec<_> = self.figures.iter().filter(|((cell, of), _)| is_it(cell) && *of == way).collect();
         let (_, figure) = of.first()?;
         let by_distance = |value: fn(&StrapiFigure) -> Option<f64>| {
             let cell = |((cell, _), figure): &(&(WorkflowCell, StrapiVariant), &StrapiFigure)| {
@@ -129,7 +131,7 @@ impl StrapiFigures {
             bytes_up: median(&figure.up),
             bytes_down: median(&figure.down),
             gzip_down: median(&figure.gzip_down),
-            ms: by_distance(|figure| Some(figure.ms())),
+            ms: by_distance(|figure| Some(figure.median_ms())),
             spread_ms: by_distance(|figure| (figure.ms.len() > 1).then(|| spread(&figure.ms))),
             strapi_ms: by_distance(|figure| Some(median(&figure.strapi_ms))),
         })
@@ -138,22 +140,30 @@ impl StrapiFigures {
     /// The headlines. Ours are the programs that use Strapi's bulk queries.
     pub(super) fn scores(&self) -> Vec<(String, HeadlineScore)> {
         let against_graphql = "GraphQL as in the paper; the worst of 24 cells";
-        let latency = self
-            .worst(|_| true, |cell, _, ours| Some(ours.ms() / self.get(cell, StrapiVariant::Graphql)?.ms()));
-        let over_best = self.worst(|_| true, |cell, _, ours| Some(ours.ms() - self.best(cell)?));
-        let workerd = self.worst(
+        let latency = self.cell_values(
+            |_| true,
+            |cell, _, ours| Some(ours.median_ms() / self.get(cell, StrapiVariant::Graphql)?.median_ms()),
+        );
+        let over_best = self.cell_values(
+            |_| true,
+            |cell, _, ours| Some(ours.median_ms() - self.best_without_programs(cell)?),
+        );
+        let workerd = self.cell_values(
             |_| true,
             |cell, mode, ours| {
                 let usual = self.strapi_ms(cell);
-                Some(ours.ms_by(usual) / self.workerd(cell, mode)?.ms_by(usual))
+                Some(ours.normalized_ms(usual) / self.workerd_figure(cell, mode)?.normalized_ms(usual))
             },
         );
         let bytes = |cell, _, ours: &StrapiFigure| {
             let graphql = self.get(cell, StrapiVariant::Graphql)?;
-            Some((ours.bytes() / graphql.bytes()).max(ours.gzip_bytes() / graphql.gzip_bytes()))
+            Some(
+                (ours.total_bytes() / graphql.total_bytes())
+                    .max(ours.total_gzip_bytes() / graphql.total_gzip_bytes()),
+            )
         };
-        let base = self.worst(|mode| mode == OrfaCaching::Base, bytes);
-        let code = self.worst(|mode| mode == OrfaCaching::Code, bytes);
+        let base = self.cell_values(|mode| mode == OrfaCaching::Base, bytes);
+        let code = self.cell_values(|mode| mode == OrfaCaching::Code, bytes);
         let scores = [
             ("strapi.latency_vs_graphql.worst", "ratio", 1.0, against_graphql, latency),
             (
@@ -202,12 +212,12 @@ impl StrapiFigures {
     }
 
     /// A figure of each of our variants in each cell.
-    fn worst(
+    fn cell_values(
         &self,
         wanted: impl Fn(OrfaCaching) -> bool,
         value: impl Fn(WorkflowCell, OrfaCaching, &StrapiFigure) -> Option<f64>,
     ) -> Vec<f64> {
-        let ours = self.of.iter().filter_map(|((cell, way), figure)| match *way {
+        let ours = self.figures.iter().filter_map(|((cell, way), figure)| match *way {
             StrapiVariant::Program(ProgramHost::Orfa(mode, _), CallShape::Bulk) if wanted(mode) => {
                 value(*cell, mode, figure)
             }
@@ -216,8 +226,11 @@ impl StrapiFigures {
         ours.collect()
     }
 
-    fn ours(&self, wanted: WorkflowCell) -> impl Iterator<Item = (WorkflowCell, OrfaCaching, &StrapiFigure)> {
-        self.of.iter().filter_map(move |((cell, way), figure)| match *way {
+    fn orfa_figures(
+        &self,
+        wanted: WorkflowCell,
+    ) -> impl Iterator<Item = (WorkflowCell, OrfaCaching, &StrapiFigure)> {
+        self.figures.iter().filter_map(move |((cell, way), figure)| match *way {
             StrapiVariant::Program(ProgramHost::Orfa(mode, _), CallShape::Bulk) if *cell == wanted => {
                 Some((*cell, mode, figure))
             }
@@ -226,15 +239,15 @@ impl StrapiFigures {
     }
 
     /// The latency of the fastest variant without programs.
-    fn best(&self, wanted: WorkflowCell) -> Option<f64> {
+    fn best_without_programs(&self, wanted: WorkflowCell) -> Option<f64> {
         let without = self
-            .of
+            .figures
             .iter()
             .filter(|((cell, way), _)| *cell == wanted && !matches!(way, StrapiVariant::Program(..)));
-        without.map(|(_, figure)| figure.ms()).min_by(f64::total_cmp)
+        without.map(|(_, figure)| figure.median_ms()).min_by(f64::total_cmp)
     }
 
-    fn workerd(&self, cell: WorkflowCell, mode: OrfaCaching) -> Option<&StrapiFigure> {
+    fn workerd_figure(&self, cell: WorkflowCell, mode: OrfaCaching) -> Option<&StrapiFigure> {
         let host = if mode == OrfaCaching::Base {
             ProgramHost::WorkerdByProgram
         } else {
@@ -245,39 +258,39 @@ impl StrapiFigures {
 
     /// The typical time of Strapi for the calls of programs in a cell.
     fn strapi_ms(&self, wanted: WorkflowCell) -> f64 {
-        let programs = self.of.iter().filter(|((cell, way), _)| {
+        let programs = self.figures.iter().filter(|((cell, way), _)| {
             *cell == wanted && matches!(way, StrapiVariant::Program(_, CallShape::Bulk))
         });
         median(&programs.flat_map(|(_, figure)| figure.strapi_ms.iter().copied()).collect::<Vec<_>>())
     }
 
     fn get(&self, cell: WorkflowCell, way: StrapiVariant) -> Option<&StrapiFigure> {
-        self.of.get(&(cell, way))
+        self.figures.get(&(cell, way))
     }
 
     /// The variants of a workflow, in the order of the table.
-    fn ways(&self, workflow: PaperWorkflow) -> Vec<StrapiVariant> {
-        let of = self.of.keys().filter(|(cell, _)| cell.workflow == workflow).map(|(_, way)| *way);
+    fn variants(&self, workflow: PaperWorkflow) -> Vec<StrapiVariant> {
+        let of = self.figures.keys().filter(|(cell, _)| cell.workflow == workflow).map(|(_, way)| *way);
         of.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 }
 
 impl StrapiFigure {
-    fn ms(&self) -> f64 {
+    fn median_ms(&self) -> f64 {
         median(&self.ms)
     }
 
     /// The latency, normalised to this time of Strapi: its response times vary by more than the hosts differ.
-    fn ms_by(&self, strapi_ms: f64) -> f64 {
+    fn normalized_ms(&self, strapi_ms: f64) -> f64 {
         let runs = self.ms.iter().zip(&self.strapi_ms).map(|(ms, strapis)| ms - strapis + strapi_ms);
         median(&runs.collect::<Vec<_>>())
     }
 
-    fn bytes(&self) -> f64 {
+    fn total_bytes(&self) -> f64 {
         median(&self.up) + median(&self.down)
     }
 
-    fn gzip_bytes(&self) -> f64 {
+    fn total_gzip_bytes(&self) -> f64 {
         median(&self.up) + median(&self.gzip_down)
     }
 }
@@ -286,7 +299,7 @@ impl StrapiFigure {
 mod tests {
     use benches::delay::ProxyTraffic;
 
-    use super::super::way::StrapiLanguage;
+    use super::super::variant::StrapiLanguage;
     use super::*;
 
     const BASE: StrapiVariant =
@@ -309,7 +322,7 @@ mod tests {
         let scores: BTreeMap<String, HeadlineScore> = figures.scores().into_iter().collect();
         assert_eq!(scores["strapi.latency_vs_workerd.worst"].value, 51.0 / 52.0);
         assert_eq!(
-            figures.get(cell, BASE).map(StrapiFigure::ms),
+            figures.get(cell, BASE).map(StrapiFigure::median_ms),
             Some(55.0),
             "the table has the measured times"
         );
@@ -321,7 +334,7 @@ mod tests {
         for (size, ours) in [(2, run(50.0, 300, 0)), (4, run(60.0, 500, 100))] {
             let cell = WorkflowCell { workflow: PaperWorkflow::Read, size, round_trip_ms: 35 };
             figures.add(cell, StrapiVariant::Graphql, &run(100.0, 900, 500));
-            figures.add(cell, StrapiVariant::Best, &run(55.0, 900, 0));
+            figures.add(cell, StrapiVariant::FewestCalls, &run(55.0, 900, 0));
             figures.add(cell, BASE, &ours);
         }
         let scores: BTreeMap<String, HeadlineScore> = figures.scores().into_iter().collect();

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use benches::call::PreparedCall;
 use benches::client::BenchClient;
-use benches::programs::{build_file, token};
+use benches::programs::{build_program_file, cache_token};
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 
-use super::way::{CallShape, OrfaCaching, ProgramHost, StrapiLanguage};
+use super::variant::{CallShape, OrfaCaching, ProgramHost, StrapiLanguage};
 use super::workflow::PaperWorkflow;
 
 /// The response headers with the token: workerd's own, and `ORFA-Cache` of ORFA.
@@ -30,9 +30,9 @@ impl StrapiPrograms {
         let mut texts = BTreeMap::new();
         for workflow in PaperWorkflow::ALL {
             for shape in [CallShape::Bulk, CallShape::Calls] {
-                let module = build_file(orfa, &source(workflow, shape, "c"), folder.path())?;
+                let module = build_program_file(orfa, &source_path(workflow, shape, "c"), folder.path())?;
                 texts.insert((workflow, shape, StrapiLanguage::C), std::fs::read(module)?.into());
-                let script = std::fs::read(source(workflow, shape, "js"))?;
+                let script = std::fs::read(source_path(workflow, shape, "js"))?;
                 texts.insert((workflow, shape, StrapiLanguage::Javascript), script.into());
             }
         }
@@ -40,21 +40,23 @@ impl StrapiPrograms {
     }
 
     /// Sends a program for the first time, and stores the token in the response.
-    pub(super) async fn learn(
+    pub(super) async fn cache_program(
         &mut self,
         client: &BenchClient,
         authorization: &HeaderValue,
         program @ (_, _, host): (PaperWorkflow, CallShape, ProgramHost),
         input: &str,
     ) -> Result<()> {
-        let mut call = self.by_program(program, input)?;
+        let mut call = self.call_by_program(program, input)?;
         if let ProgramHost::Orfa(mode @ (OrfaCaching::Code | OrfaCaching::Instance), _) = host {
-            call = call.with(ORFA_CACHE, HeaderValue::from_static(mode.name()));
+            call = call.with_header(ORFA_CACHE, HeaderValue::from_static(mode.name()));
         }
-        let answer = call.with(AUTHORIZATION, authorization.clone()).send(client).await?;
+        let answer = call.with_header(AUTHORIZATION, authorization.clone()).send(client).await?;
         if host.has_token() {
             let token = match host {
-                ProgramHost::Orfa(mode, _) => HeaderValue::try_from(token(&answer.headers, mode.name())?)?,
+                ProgramHost::Orfa(mode, _) => {
+                    HeaderValue::try_from(cache_token(&answer.headers, mode.name())?)?
+                }
                 _ => answer.headers.get(WORKERD_TOKEN).context("workerd gave no token")?.clone(),
             };
             self.tokens.insert(program, token);
@@ -70,13 +72,13 @@ impl StrapiPrograms {
         input: &str,
     ) -> Result<PreparedCall> {
         let call = match self.tokens.get(&program) {
-            Some(token) => by_token(program.2, token, input),
-            None => self.by_program(program, input)?,
+            Some(token) => call_by_token(program.2, token, input),
+            None => self.call_by_program(program, input)?,
         };
-        Ok(call.with(AUTHORIZATION, authorization.clone()))
+        Ok(call.with_header(AUTHORIZATION, authorization.clone()))
     }
 
-    fn by_program(
+    fn call_by_program(
         &self,
         (workflow, shape, host): (PaperWorkflow, CallShape, ProgramHost),
         input: &str,
@@ -86,30 +88,33 @@ impl StrapiPrograms {
         let (body, length) = ([input.as_bytes(), text].concat(), input.len().into());
         Ok(match host {
             ProgramHost::WorkerdByProgram | ProgramHost::WorkerdByToken => {
-                PreparedCall::post("/", body).with(HeaderName::from_static("input"), length)
+                PreparedCall::post("/", body).with_header(HeaderName::from_static("input"), length)
             }
             ProgramHost::Orfa(..) => {
-                query(language, body).with(HeaderName::from_static("orfa-input"), length)
+                query_call(language, body).with_header(HeaderName::from_static("orfa-input"), length)
             }
         })
     }
 }
 
-fn by_token(host: ProgramHost, token: &HeaderValue, input: &str) -> PreparedCall {
+fn call_by_token(host: ProgramHost, token: &HeaderValue, input: &str) -> PreparedCall {
     match host {
         ProgramHost::WorkerdByProgram | ProgramHost::WorkerdByToken => {
-            PreparedCall::post("/", input.to_owned()).with(WORKERD_TOKEN, token.clone())
+            PreparedCall::post("/", input.to_owned()).with_header(WORKERD_TOKEN, token.clone())
         }
-        ProgramHost::Orfa(_, language) => query(language, input.to_owned()).with(ORFA_CACHE, token.clone()),
+        ProgramHost::Orfa(_, language) => {
+            query_call(language, input.to_owned()).with_header(ORFA_CACHE, token.clone())
+        }
     }
 }
 
-fn query(language: StrapiLanguage, body: impl Into<Bytes>) -> PreparedCall {
-    PreparedCall::post("/query", body).with(CONTENT_TYPE, HeaderValue::from_static(language.content_type()))
+fn query_call(language: StrapiLanguage, body: impl Into<Bytes>) -> PreparedCall {
+    PreparedCall::post("/query", body)
+        .with_header(CONTENT_TYPE, HeaderValue::from_static(language.content_type()))
 }
 
 /// The path of a source such as `examples/strapi/queries/r_calls.js`.
-fn source(workflow: PaperWorkflow, shape: CallShape, extension: &str) -> PathBuf {
+fn source_path(workflow: PaperWorkflow, shape: CallShape, extension: &str) -> PathBuf {
     let name = match (workflow, shape) {
         (PaperWorkflow::Read, CallShape::Bulk) => "r",
         (PaperWorkflow::Read, CallShape::Calls) => "r_calls",

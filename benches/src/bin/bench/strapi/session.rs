@@ -13,7 +13,7 @@ pub(super) struct StrapiSession<'a>(jobs::RestSession<'a>);
 
 impl<'a> StrapiSession<'a> {
     pub(super) fn new(client: &'a BenchClient, authorization: HeaderValue, at_once: bool) -> Self {
-        Self(jobs::RestSession::new(client, at_once).with(AUTHORIZATION, authorization))
+        Self(jobs::RestSession::new(client, at_once).with_header(AUTHORIZATION, authorization))
     }
 
     /// The number of requests so far.
@@ -27,32 +27,32 @@ impl<'a> StrapiSession<'a> {
     }
 
     /// Makes one call that later ones depend on. Returns the `data` of its response.
-    pub(super) async fn one(&mut self, call: PreparedCall) -> Result<Value> {
-        data(self.0.one(call).await?)
+    pub(super) async fn call(&mut self, call: PreparedCall) -> Result<Value> {
+        response_data(self.0.call(call).await?)
     }
 
     /// Makes independent calls. Returns the `data` of their responses in the same order.
-    pub(super) async fn all(&mut self, calls: Vec<PreparedCall>) -> Result<Vec<Value>> {
-        self.0.all(calls).await?.into_iter().map(data).collect()
+    pub(super) async fn call_all(&mut self, calls: Vec<PreparedCall>) -> Result<Vec<Value>> {
+        self.0.call_all(calls).await?.into_iter().map(response_data).collect()
     }
 
     /// Makes a GraphQL request. Returns the `data` of its response.
     pub(super) async fn graphql(&mut self, query: &str) -> Result<Value> {
-        self.one(graphql(query)).await
+        self.call(graphql_call(query)).await
     }
 }
 
 /// A GraphQL request to Strapi.
-pub(super) fn graphql(query: &str) -> PreparedCall {
+pub(super) fn graphql_call(query: &str) -> PreparedCall {
     PreparedCall::json(Method::POST, "/graphql", &json!({ "query": query }))
 }
 
 /// A PUT request.
-pub(super) fn put(path: impl Into<String>, body: &Value) -> PreparedCall {
+pub(super) fn put_call(path: impl Into<String>, body: &Value) -> PreparedCall {
     PreparedCall::json(Method::PUT, path, body)
 }
 
-fn data(mut answer: Value) -> Result<Value> {
+fn response_data(mut answer: Value) -> Result<Value> {
     if let Some(errors) = answer.get("errors") {
         bail!("Strapi responded with errors: {errors}");
     }

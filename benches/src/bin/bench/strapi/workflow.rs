@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 use benches::call::PreparedCall;
 use serde_json::{Value, json};
 
-use super::session::{StrapiSession, graphql, put};
-use super::way::StrapiVariant;
+use super::session::{StrapiSession, graphql_call, put_call};
+use super::variant::StrapiVariant;
 
 /// A workflow of the paper's table 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +35,7 @@ impl PaperWorkflow {
     }
 
     /// Runs the workflow in a variant without programs. Returns its result.
-    pub(super) async fn ask(
+    pub(super) async fn run_variant(
         self,
         session: &mut StrapiSession<'_>,
         way: StrapiVariant,
@@ -43,15 +43,17 @@ impl PaperWorkflow {
         tag: &str,
     ) -> Result<Value> {
         match (self, way) {
-            (Self::Read, StrapiVariant::OneByOne | StrapiVariant::AtOnce) => read_rest(session, size).await,
+            (Self::Read, StrapiVariant::Sequential | StrapiVariant::Parallel) => {
+                read_rest(session, size).await
+            }
             (Self::Read, StrapiVariant::Graphql) => read_graphql(session, size).await,
             (Self::Read, StrapiVariant::Nested) => read_nested(session, size).await,
-            (Self::Read, StrapiVariant::Best) => read_best(session, size).await,
-            (Self::Write, StrapiVariant::OneByOne | StrapiVariant::AtOnce) => {
+            (Self::Read, StrapiVariant::FewestCalls) => read_best(session, size).await,
+            (Self::Write, StrapiVariant::Sequential | StrapiVariant::Parallel) => {
                 write_rest(session, size, tag).await
             }
             (Self::Write, StrapiVariant::Graphql) => write_graphql(session, size, tag).await,
-            (Self::Write, StrapiVariant::Best) => write_best(session, size, tag).await,
+            (Self::Write, StrapiVariant::FewestCalls) => write_best(session, size, tag).await,
             (Self::Write, StrapiVariant::Nested) | (_, StrapiVariant::Program(..)) => {
                 bail!("{way} does not support this workflow")
             }
@@ -64,9 +66,9 @@ pub(super) async fn read_calls(
     session: &mut StrapiSession<'_>,
     size: usize,
 ) -> Result<[Vec<PreparedCall>; 2]> {
-    let list = session.one(categories(size)).await?;
-    let rest = std::iter::once(categories(size)).chain(items(&list).iter().map(articles)).collect();
-    let graphql = vec![graphql(&categories_document(size)), graphql(&articles_document(&list))];
+    let list = session.call(categories(size)).await?;
+    let rest = std::iter::once(categories(size)).chain(as_items(&list).iter().map(articles)).collect();
+    let graphql = vec![graphql_call(&categories_document(size)), graphql_call(&articles_document(&list))];
     Ok([rest, graphql])
 }
 
@@ -75,7 +77,7 @@ fn categories(size: usize) -> PreparedCall {
 }
 
 fn articles(category: &Value) -> PreparedCall {
-    let id = text(&category["documentId"]);
+    let id = as_text(&category["documentId"]);
     PreparedCall::get(format!("/api/articles?filters[category][documentId]={id}&sort=title"))
 }
 
@@ -88,14 +90,18 @@ fn articles_document(categories: &Value) -> String {
         let id = &category["documentId"];
         format!("a{i}:articles(filters:{{category:{{documentId:{{eq:{id}}}}}}},sort:\"title\"){{title}}")
     };
-    let articles: String = items(categories).iter().enumerate().map(articles).collect();
+    let articles: String = as_items(categories).iter().enumerate().map(articles).collect();
     format!("{{{articles}}}")
 }
 
 async fn read_rest(session: &mut StrapiSession<'_>, size: usize) -> Result<Value> {
-    let categories = session.one(categories(size)).await?;
-    let articles = session.all(items(&categories).iter().map(articles).collect()).await?;
-    Ok(items(&categories).iter().zip(&articles).map(|(category, articles)| row(category, articles)).collect())
+    let categories = session.call(categories(size)).await?;
+    let articles = session.call_all(as_items(&categories).iter().map(articles).collect()).await?;
+    Ok(as_items(&categories)
+        .iter()
+        .zip(&articles)
+        .map(|(category, articles)| row(category, articles))
+        .collect())
 }
 
 async fn read_best(session: &mut StrapiSession<'_>, size: usize) -> Result<Value> {
@@ -103,15 +109,15 @@ async fn read_best(session: &mut StrapiSession<'_>, size: usize) -> Result<Value
         "/api/categories?fields=name&populate[articles][fields]=title&populate[articles][sort]=title\
          &sort=name&pagination[limit]={size}"
     );
-    let categories = session.one(PreparedCall::get(path)).await?;
-    Ok(items(&categories).iter().map(|category| row(category, &category["articles"])).collect())
+    let categories = session.call(PreparedCall::get(path)).await?;
+    Ok(as_items(&categories).iter().map(|category| row(category, &category["articles"])).collect())
 }
 
 async fn read_graphql(session: &mut StrapiSession<'_>, size: usize) -> Result<Value> {
     let categories = session.graphql(&categories_document(size)).await?["categories"].take();
     let articles = session.graphql(&articles_document(&categories)).await?;
     let row = |(i, category): (usize, &Value)| row(category, &articles[format!("a{i}")]);
-    Ok(items(&categories).iter().enumerate().map(row).collect())
+    Ok(as_items(&categories).iter().enumerate().map(row).collect())
 }
 
 async fn read_nested(session: &mut StrapiSession<'_>, size: usize) -> Result<Value> {
@@ -119,25 +125,25 @@ async fn read_nested(session: &mut StrapiSession<'_>, size: usize) -> Result<Val
         "{{categories(sort:\"name\",pagination:{{limit:{size}}}){{name articles(sort:\"title\"){{title}}}}}}"
     );
     let categories = session.graphql(&query).await?["categories"].take();
-    Ok(items(&categories).iter().map(|category| row(category, &category["articles"])).collect())
+    Ok(as_items(&categories).iter().map(|category| row(category, &category["articles"])).collect())
 }
 
 async fn write_rest(session: &mut StrapiSession<'_>, size: usize, tag: &str) -> Result<Value> {
     let articles = PreparedCall::get(format!("/api/articles?sort=published&pagination[limit]={size}"));
-    let articles = session.one(articles).await?;
+    let articles = session.call(articles).await?;
     let connect = |article: &Value| {
-        let path = format!("/api/articles/{}", text(&article["documentId"]));
-        put(path, &json!({ "data": { "tags": { "connect": [tag] } } }))
+        let path = format!("/api/articles/{}", as_text(&article["documentId"]));
+        put_call(path, &json!({ "data": { "tags": { "connect": [tag] } } }))
     };
-    let written = session.all(items(&articles).iter().map(connect).collect()).await?;
+    let written = session.call_all(as_items(&articles).iter().map(connect).collect()).await?;
     Ok(pluck(&Value::from(written), "title"))
 }
 
 async fn write_best(session: &mut StrapiSession<'_>, size: usize, tag: &str) -> Result<Value> {
     let articles = format!("/api/articles?fields=title&sort=published&pagination[limit]={size}");
-    let articles = session.one(PreparedCall::get(articles)).await?;
+    let articles = session.call(PreparedCall::get(articles)).await?;
     let connect = json!({ "data": { "articles": { "connect": pluck(&articles, "documentId") } } });
-    session.one(put(format!("/api/tags/{tag}"), &connect)).await?;
+    session.call(put_call(format!("/api/tags/{tag}"), &connect)).await?;
     Ok(pluck(&articles, "title"))
 }
 
@@ -148,10 +154,10 @@ async fn write_graphql(session: &mut StrapiSession<'_>, size: usize, tag: &str) 
         let id = &article["documentId"];
         format!("a{i}:updateArticle(documentId:{id},data:{{tags:[\"{tag}\"]}}){{title}}")
     };
-    let updates: String = items(&articles).iter().enumerate().map(update).collect();
+    let updates: String = as_items(&articles).iter().enumerate().map(update).collect();
     let written = session.graphql(&format!("mutation{{{updates}}}")).await?;
     let title = |i: usize| written[format!("a{i}")]["title"].clone();
-    Ok((0..items(&articles).len()).map(title).collect())
+    Ok((0..as_items(&articles).len()).map(title).collect())
 }
 
 fn row(category: &Value, articles: &Value) -> Value {
@@ -159,14 +165,14 @@ fn row(category: &Value, articles: &Value) -> Value {
 }
 
 fn pluck(rows: &Value, field: &str) -> Value {
-    items(rows).iter().map(|row| row[field].clone()).collect()
+    as_items(rows).iter().map(|row| row[field].clone()).collect()
 }
 
 /// The elements of an array. Any other value gives none, which the comparison of results then reports.
-fn items(list: &Value) -> &[Value] {
+fn as_items(list: &Value) -> &[Value] {
     list.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn text(value: &Value) -> &str {
+fn as_text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

@@ -13,10 +13,10 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::CELLS;
-use crate::service::{BenchService, text};
+use crate::service::{BenchService, text_response};
 
 /// The number of accounts that are not deleted.
-pub(super) const OTHERS: usize = 4;
+pub(super) const ACTIVE_ACCOUNTS: usize = 4;
 const NOTES: usize = 5;
 const COMMITS: usize = 30;
 
@@ -24,7 +24,7 @@ const COMMITS: usize = 30;
 pub(super) fn start() -> Result<BenchService> {
     let mut played = PlayedTexts::new();
     for (_, size) in CELLS {
-        played.extend(reads(size));
+        played.extend(read_responses(size));
     }
     let played = Arc::new(played);
     BenchService::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), move |request| {
@@ -37,13 +37,13 @@ pub(super) fn start() -> Result<BenchService> {
             let answered = match head.method {
                 Method::GET => played.get(path).cloned(),
                 Method::PATCH => {
-                    head.uri.path().rsplit('/').next().and_then(|id| id.parse().ok()).map(changed)
+                    head.uri.path().rsplit('/').next().and_then(|id| id.parse().ok()).map(changed_note)
                 }
                 Method::DELETE => Some(json!({ "deleted": true }).to_string()),
                 _ => None,
             };
             let is_there = answered.is_some();
-            let mut answer = text(answered.unwrap_or_default());
+            let mut answer = text_response(answered.unwrap_or_default());
             answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             if !is_there {
                 *answer.status_mut() = StatusCode::NOT_FOUND;
@@ -54,7 +54,7 @@ pub(super) fn start() -> Result<BenchService> {
 }
 
 /// The responses to all GET requests of the workflows for this size.
-pub(super) fn reads(size: usize) -> PlayedTexts {
+pub(super) fn read_responses(size: usize) -> PlayedTexts {
     let mut played = PlayedTexts::new();
     let mut play = |path: String, value: Value| played.insert(path, value.to_string());
     play(format!("/api/v1/users?limit={size}"), (1..=size).map(user).collect());
@@ -70,8 +70,9 @@ pub(super) fn reads(size: usize) -> PlayedTexts {
         let commits = (0..COMMITS).map(|place| commit(number * 100 + place)).collect();
         play(format!("/api/v1/repos/o/r/commits?sha=topic-{number}"), commits);
     }
-    let accounts = (0..size + OTHERS).map(|place| account(place, place >= OTHERS)).collect();
-    play(format!("/api/v1/admin/users?limit={}", size + OTHERS), accounts);
+    let accounts =
+        (0..size + ACTIVE_ACCOUNTS).map(|place| account(place, place >= ACTIVE_ACCOUNTS)).collect();
+    play(format!("/api/v1/admin/users?limit={}", size + ACTIVE_ACCOUNTS), accounts);
     played
 }
 
@@ -96,13 +97,13 @@ fn note(id: usize) -> Value {
 }
 
 /// The response to a change of a note.
-fn changed(id: usize) -> String {
+fn changed_note(id: usize) -> String {
     let mut note = note(id);
     note["visibility"] = "PRIVATE".into();
     note.to_string()
 }
 
-fn hash(number: usize) -> String {
+fn commit_hash(number: usize) -> String {
     format!("{:040x}", (number as u128 + 1) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced)
 }
 
@@ -121,7 +122,7 @@ fn branch(number: usize) -> Value {
     json!({
         "name": format!("topic-{number}"),
         "commit": {
-            "id": hash(number), "message": "Mend what was broken\n", "url": "https://git.example.org/o/r/commit/0",
+            "id": commit_hash(number), "message": "Mend what was broken\n", "url": "https://git.example.org/o/r/commit/0",
             "author": author, "committer": author, "verification": verification(), "timestamp": "2024-05-01T10:00:00Z",
             "added": null, "removed": null, "modified": null,
         },
@@ -137,20 +138,20 @@ fn verification() -> Value {
 }
 
 fn commit(number: usize) -> Value {
-    let url = format!("https://git.example.org/api/v1/repos/o/r/git/commits/{}", hash(number));
+    let url = format!("https://git.example.org/api/v1/repos/o/r/git/commits/{}", commit_hash(number));
     let signer = json!({ "name": "Some Body", "email": "dev@example.org", "date": "2024-05-01T10:00:00Z" });
     let files: Vec<Value> = (0..12).map(|file| json!({ "filename": format!("modules/part{file}/file_{number}.go"), "status": "modified" })).collect();
     json!({
-        "url": url, "sha": hash(number), "created": "2024-05-01T10:00:00Z",
-        "html_url": format!("https://git.example.org/o/r/commit/{}", hash(number)),
+        "url": url, "sha": commit_hash(number), "created": "2024-05-01T10:00:00Z",
+        "html_url": format!("https://git.example.org/o/r/commit/{}", commit_hash(number)),
         "commit": {
             "url": url, "author": signer, "committer": signer,
             "message": format!("Mend number {number}\n\nWhat was wrong, since when, and why it is right now, in some words.\n"),
-            "tree": { "url": url, "sha": hash(number + 1), "created": "2024-05-01T10:00:00Z" },
+            "tree": { "url": url, "sha": commit_hash(number + 1), "created": "2024-05-01T10:00:00Z" },
             "verification": verification(),
         },
         "author": person(number), "committer": person(number + 1),
-        "parents": [{ "url": url, "sha": hash(number + 2), "created": "0001-01-01T00:00:00Z" }],
+        "parents": [{ "url": url, "sha": commit_hash(number + 2), "created": "0001-01-01T00:00:00Z" }],
         "files": files, "stats": { "total": 120, "additions": 80, "deletions": 40 },
     })
 }

@@ -4,7 +4,7 @@
 use http::Method;
 use serde_json::Value;
 
-use super::standins::OTHERS;
+use super::standins::ACTIVE_ACCOUNTS;
 
 /// A workflow.
 pub(super) struct BenchWorkflow {
@@ -17,7 +17,7 @@ pub(super) struct BenchWorkflow {
     pub(super) call: fn(&str) -> String,
     pub(super) body: Option<&'static str>,
     /// The part of a response that belongs to the result, by the row's key.
-    pub(super) wanted: fn(&str, &Value) -> Value,
+    pub(super) result_part: fn(&str, &Value) -> Value,
     pub(super) document: GraphqlDocuments,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct BenchWorkflow {
 type GraphqlDocuments = (fn(usize) -> String, fn(&str) -> String);
 
 /// The workflows of Memos and Gitea.
-pub(super) const THEIRS: [BenchWorkflow; 4] = [
+pub(super) const PAPER_WORKFLOWS: [BenchWorkflow; 4] = [
     BenchWorkflow {
         name: "memos.r",
         list: |size| format!("/api/v1/users?limit={size}"),
@@ -33,7 +33,7 @@ pub(super) const THEIRS: [BenchWorkflow; 4] = [
         method: Method::GET,
         call: |id| format!("/api/v1/memos?creator={id}&limit=5"),
         body: None,
-        wanted: |_, notes| notes[1]["uid"].clone(),
+        result_part: |_, notes| notes[1]["uid"].clone(),
         document: (
             |size| format!("{{list:users(limit:{size}){{id}}}}"),
             |id| format!("memos(creator:{id},limit:5){{uid}}"),
@@ -46,7 +46,7 @@ pub(super) const THEIRS: [BenchWorkflow; 4] = [
         method: Method::PATCH,
         call: |id| format!("/api/v1/memos/{id}"),
         body: Some(r#"{"visibility":"PRIVATE"}"#),
-        wanted: |_, note| note["uid"].clone(),
+        result_part: |_, note| note["uid"].clone(),
         document: (
             |size| format!("{{list:memos(creator:1,limit:{size}){{id}}}}"),
             |id| format!("updateMemo(id:{id},changeInput:{{visibility:\"PRIVATE\"}}){{uid}}"),
@@ -59,7 +59,7 @@ pub(super) const THEIRS: [BenchWorkflow; 4] = [
         method: Method::GET,
         call: |name| format!("/api/v1/repos/o/r/commits?sha={name}"),
         body: None,
-        wanted: |_, commits| commits[1]["sha"].clone(),
+        result_part: |_, commits| commits[1]["sha"].clone(),
         document: (
             |size| format!("{{list:branches(limit:{size}){{name}}}}"),
             |name| format!("commits(sha:\"{name}\"){{sha}}"),
@@ -67,14 +67,14 @@ pub(super) const THEIRS: [BenchWorkflow; 4] = [
     },
     BenchWorkflow {
         name: "gitea.w",
-        list: |size| format!("/api/v1/admin/users?limit={}", size + OTHERS),
+        list: |size| format!("/api/v1/admin/users?limit={}", size + ACTIVE_ACCOUNTS),
         key: |row| row["login"].as_str().filter(|login| login.starts_with("bot")).map(str::to_owned),
         method: Method::DELETE,
         call: |login| format!("/api/v1/admin/users/{login}"),
         body: None,
-        wanted: |login, _| login.into(),
+        result_part: |login, _| login.into(),
         document: (
-            |size| format!("{{list:accounts(limit:{}){{login}}}}", size + OTHERS),
+            |size| format!("{{list:accounts(limit:{}){{login}}}}", size + ACTIVE_ACCOUNTS),
             |login| format!("deleteAccount(login:\"{login}\"){{deleted}}"),
         ),
     },
@@ -82,7 +82,7 @@ pub(super) const THEIRS: [BenchWorkflow; 4] = [
 
 /// The workflows through the gateway, which has a route for each service. The reading one lists rows of one
 /// service and calls another one.
-pub(super) const MARKET: [BenchWorkflow; 2] = [
+pub(super) const MARKET_WORKFLOWS: [BenchWorkflow; 2] = [
     BenchWorkflow {
         name: "market.r",
         list: |size| format!("/profile/buyers?limit={size}"),
@@ -90,7 +90,7 @@ pub(super) const MARKET: [BenchWorkflow; 2] = [
         method: Method::GET,
         call: |id| format!("/catalog/catalogs?buyer={id}&sort=-created&limit=2"),
         body: None,
-        wanted: |_, postings| postings[1]["title"].clone(),
+        result_part: |_, postings| postings[1]["title"].clone(),
         document: (
             |size| format!("{{list:buyers(limit:{size}){{id}}}}"),
             |id| format!("catalogs(buyer:{id},sort:_created,limit:2){{title}}"),
@@ -103,7 +103,7 @@ pub(super) const MARKET: [BenchWorkflow; 2] = [
         method: Method::POST,
         call: |id| format!("/profile/users/{id}/notices"),
         body: Some(r#"{"text":"Maintenance tonight"}"#),
-        wanted: |_, notice| notice["user_id"].clone(),
+        result_part: |_, notice| notice["user_id"].clone(),
         document: (
             |size| format!("{{list:users(limit:{size}){{id}}}}"),
             |id| format!("createNotice(id:{id},input:{{text:\"Maintenance tonight\"}}){{user_id}}"),

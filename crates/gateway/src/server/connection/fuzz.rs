@@ -82,7 +82,7 @@ async fn play_client(stream: DuplexStream, script: &ClientScript) -> tokio::task
             ClientStep::Send(bytes) => drop(timeout(Duration::from_secs(1), writing.write_all(bytes)).await),
             ClientStep::Pause(time) => tokio::time::sleep(*time).await,
             ClientStep::StopReading => is_reading.store(false, std::sync::atomic::Ordering::Relaxed),
-            ClientStep::Read => {
+            ClientStep::ResumeReading => {
                 is_reading.store(true, std::sync::atomic::Ordering::Relaxed);
                 goes_on.notify_one();
             }

@@ -11,7 +11,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{DynHost, HostKind, HostProcess, ListeningHost, StartingHost, get};
+use super::{DynHost, HostKind, HostProcess, ListeningHost, StartingHost, fetch_body};
 use crate::case::ConformanceCase;
 use crate::log::LoggedLine;
 use crate::rows::RowModule;
@@ -35,15 +35,18 @@ impl DynHost for EnvoyHost {
             command.arg("-c").arg(&file).arg("--admin-address-path").arg(&admin);
             command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warning"]);
             command.args(["--component-log-level", "wasm:info,main:info", "--log-format", "%l %v"]);
-            let mut process = HostProcess::start(&mut command, cases, self.verbose, logged)?;
+            let mut process = HostProcess::start(&mut command, cases, self.verbose, parse_log_line)?;
             let ready = |line: &str| line.contains("starting main dispatch loop").then_some(());
-            if let Err(said) = process.wait(ready).await {
+            if let Err(said) = process.wait_for_line(ready).await {
                 return Ok(Err(said));
             }
-            let admin = address_in(&admin)?;
-            let listeners: Value = serde_json::from_str(&get(admin, "/listeners?format=json").await?)?;
-            let addresses =
-                listeners["listener_statuses"].as_array().context("no listeners")?.iter().filter_map(address);
+            let admin = read_address(&admin)?;
+            let listeners: Value = serde_json::from_str(&fetch_body(admin, "/listeners?format=json").await?)?;
+            let addresses = listeners["listener_statuses"]
+                .as_array()
+                .context("no listeners")?
+                .iter()
+                .filter_map(listener_address);
             Ok(Ok(ListeningHost {
                 addresses: addresses.collect(),
                 metrics: (admin, "/stats?filter=wasmcustom"),
@@ -53,18 +56,18 @@ impl DynHost for EnvoyHost {
     }
 }
 
-fn address_in(file: &Path) -> anyhow::Result<SocketAddr> {
+fn read_address(file: &Path) -> anyhow::Result<SocketAddr> {
     Ok(std::fs::read_to_string(file).context("the address of the admin interface")?.trim().parse()?)
 }
 
-fn address(listener: &Value) -> Option<(String, SocketAddr)> {
+fn listener_address(listener: &Value) -> Option<(String, SocketAddr)> {
     let address = &listener["local_address"]["socket_address"];
     let port = u16::try_from(address["port_value"].as_u64()?).ok()?;
     Some((listener["name"].as_str()?.to_owned(), SocketAddr::from(([127, 0, 0, 1], port))))
 }
 
 /// Parses `info wasm log ID VM: text`, or `info wasm log ID: text` where the case has its own VM.
-fn logged(line: &str) -> Option<(String, LoggedLine)> {
+fn parse_log_line(line: &str) -> Option<(String, LoggedLine)> {
     let (level, rest) = line.split_once(" wasm log ")?;
     let (names, text) = rest.split_once(": ")?;
     let id = names.split(' ').next()?;
@@ -76,12 +79,12 @@ fn config(cases: &[Arc<ConformanceCase>]) -> Value {
     let listeners: Vec<Value> = cases.iter().map(|case| listener(case)).collect();
     let clusters: Vec<Value> = cases.iter().map(|case| cluster(case)).collect();
     json!({
-        "admin": { "address": socket(SocketAddr::from(([127, 0, 0, 1], 0))) },
+        "admin": { "address": socket_address(SocketAddr::from(([127, 0, 0, 1], 0))) },
         "static_resources": { "listeners": listeners, "clusters": clusters },
     })
 }
 
-fn socket(address: SocketAddr) -> Value {
+fn socket_address(address: SocketAddr) -> Value {
     json!({ "socket_address": { "address": address.ip().to_string(), "port_value": address.port() } })
 }
 
@@ -97,7 +100,7 @@ fn listener(case: &ConformanceCase) -> Value {
     });
     json!({
         "name": case.id,
-        "address": socket(SocketAddr::from(([127, 0, 0, 1], 0))),
+        "address": socket_address(SocketAddr::from(([127, 0, 0, 1], 0))),
         "traffic_direction": "INBOUND",
         "filter_chains": [{ "filters": [{
             "name": "envoy.filters.network.http_connection_manager",
@@ -129,7 +132,7 @@ fn filter(case: &ConformanceCase) -> Value {
         "code": { "local": { "filename": case.wasm } },
     });
     if let Some(script) = &case.row.vm_script {
-        vm["configuration"] = text(&case.fill(script));
+        vm["configuration"] = text(&case.fill_placeholders(script));
     }
     json!({
         "name": "envoy.filters.http.wasm",
@@ -138,7 +141,7 @@ fn filter(case: &ConformanceCase) -> Value {
             "config": {
                 "name": case.id,
                 "root_id": root_id,
-                "configuration": text(&case.script()),
+                "configuration": text(&case.plugin_config()),
                 "vm_config": vm,
                 "allow_on_headers_stop_iteration": case.row.body_while_paused,
             },
@@ -152,7 +155,7 @@ fn cluster(case: &ConformanceCase) -> Value {
         "type": "STATIC",
         "load_assignment": {
             "cluster_name": case.id,
-            "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": socket(case.service.address) } }] }],
+            "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": socket_address(case.service.address) } }] }],
         },
     });
     if case.row.http2 {

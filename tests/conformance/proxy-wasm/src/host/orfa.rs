@@ -32,12 +32,12 @@ impl DynHost for OrfaHost {
             std::fs::write(&file, serde_json::to_string_pretty(&config(cases))?)?;
             let mut command = Command::new(&self.binary);
             command.args(["serve", "--config"]).arg(&file);
-            let mut process = HostProcess::start(&mut command, cases, self.verbose, logged)?;
-            let admin = match process.wait(|line| address(line, "admin listening")).await {
+            let mut process = HostProcess::start(&mut command, cases, self.verbose, parse_log_line)?;
+            let admin = match process.wait_for_line(|line| listen_address(line, "admin listening")).await {
                 Ok(admin) => admin,
                 Err(said) => return Ok(Err(said)),
             };
-            let listening = match process.wait(|line| address(line, "listening")).await {
+            let listening = match process.wait_for_line(|line| listen_address(line, "listening")).await {
                 Ok(listening) => listening,
                 Err(said) => return Ok(Err(said)),
             };
@@ -64,12 +64,12 @@ fn service(case: &ConformanceCase) -> Value {
 }
 
 fn route(case: &ConformanceCase) -> Value {
-    let mut filter = json!({ "wasm": case.wasm, "name": case.id, "config": case.script() });
+    let mut filter = json!({ "wasm": case.wasm, "name": case.id, "config": case.plugin_config() });
     if case.row.alone {
         filter["vm_id"] = json!(case.id);
     }
     if let Some(script) = &case.row.vm_script {
-        filter["vm_config"] = json!(case.fill(script));
+        filter["vm_config"] = json!(case.fill_placeholders(script));
     }
     json!({
         "path": format!("/{}/*", case.id),
@@ -79,7 +79,7 @@ fn route(case: &ConformanceCase) -> Value {
 }
 
 /// Returns the fields of a log line, at the top level or below `fields`.
-fn fields(line: &str) -> Option<Value> {
+fn log_fields(line: &str) -> Option<Value> {
     let mut line: Value = serde_json::from_str(line).ok()?;
     Some(match line.get_mut("fields") {
         Some(fields) => fields.take(),
@@ -87,15 +87,15 @@ fn fields(line: &str) -> Option<Value> {
     })
 }
 
-fn address(line: &str, message: &str) -> Option<SocketAddr> {
-    let fields = fields(line)?;
+fn listen_address(line: &str, message: &str) -> Option<SocketAddr> {
+    let fields = log_fields(line)?;
     (fields["message"] == message).then(|| fields["address"].as_str()?.parse().ok())?
 }
 
 /// Parses `{"level":"INFO","message":"text","filter":"ID"}`. The log has no level above `ERROR` and uses
 /// `severity` for it.
-fn logged(line: &str) -> Option<(String, LoggedLine)> {
-    let fields = fields(line)?;
+fn parse_log_line(line: &str) -> Option<(String, LoggedLine)> {
+    let fields = log_fields(line)?;
     let level = match fields["severity"].as_str() {
         Some(severity) => severity.to_owned(),
         None => serde_json::from_str::<Value>(line).ok()?["level"].as_str()?.to_lowercase(),

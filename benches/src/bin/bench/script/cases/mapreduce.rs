@@ -14,20 +14,20 @@ use http_body_util::Full;
 /// The number of pages of a job, as in the paper.
 const PAGES: usize = 5;
 /// The number of concurrent jobs.
-const AT_ONCE: usize = 32;
+const CONCURRENCY: usize = 32;
 /// The polling interval, long enough that most jobs are complete at the first poll.
-const PAUSE: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs jobs. Returns the number of their pages.
 pub(in super::super) async fn count(server: SocketAddr, service: SocketAddr, jobs: usize) -> Result<u64> {
     let client = BenchClient::new(server);
-    let jobs = stream::iter(0..jobs).map(|number| job(&client, service, number));
-    let sums: Vec<()> = jobs.buffer_unordered(AT_ONCE).try_collect().await?;
+    let jobs = stream::iter(0..jobs).map(|number| run_job(&client, service, number));
+    let sums: Vec<()> = jobs.buffer_unordered(CONCURRENCY).try_collect().await?;
     Ok((PAGES * sums.len()) as u64)
 }
 
 /// Counts a word in five pages.
-async fn job(client: &BenchClient, service: SocketAddr, number: usize) -> Result<()> {
+async fn run_job(client: &BenchClient, service: SocketAddr, number: usize) -> Result<()> {
     let words = |page| 1 + (number + page) % 9;
     let urls: Vec<String> =
         (0..PAGES).map(|page| format!("http://{service}/words?n={}", words(page))).collect();
@@ -38,7 +38,7 @@ async fn job(client: &BenchClient, service: SocketAddr, number: usize) -> Result
     let started = client.send(request).await?;
     let place = started.headers.get(LOCATION).with_context(|| format!("{started:?}"))?.to_str()?;
     loop {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         let asked = client.send(Request::get(place).body(Full::<Bytes>::default())?).await?;
         let sum: usize = serde_json::from_slice(&asked.body).with_context(|| format!("{asked:?}"))?;
         ensure!(sum <= expected, "{sum} of {expected} words were counted");
