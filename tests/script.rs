@@ -1,7 +1,7 @@
 //! S services behind a gateway: the paper's listings over HTTP (`listings.rs`), gateway features on script
-//! routes (`route.rs`), reloads (`reload.rs`), misbehaving handlers (`contained.rs`), other engines
-//! (`engines.rs`), durability (`kept.rs`), the commands (`verbs.rs`) and the examples (`examples.rs`).
-//! `ledger.rs` checks that no acknowledged write is lost.
+//! routes (`route.rs`), reloads (`reload.rs`), misbehaving handlers (`isolation.rs`), other engines
+//! (`engines.rs`), durability (`durability.rs`), the commands (`commands.rs`) and the examples
+//! (`examples.rs`). `ledger.rs` checks that no acknowledged write is lost.
 
 mod commands;
 mod durability;

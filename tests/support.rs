@@ -1,6 +1,6 @@
-//! Helpers shared by the end-to-end tests: a gateway in front of a misbehaving service (`house.rs`), queries
-//! (`query.rs`), load from many clients (`load.rs`), the admin listener (`admin.rs`), program modules from
-//! WebAssembly text or C (`module.rs`), recordings of runs (`recorded.rs`) and OpenAPI documents
+//! Helpers shared by the end-to-end tests: a gateway in front of a misbehaving service (`test_gateway.rs`),
+//! queries (`query.rs`), load from many clients (`load.rs`), the admin listener (`admin.rs`), program modules
+//! from WebAssembly text or C (`module.rs`), recordings of runs (`recorded_run.rs`) and OpenAPI documents
 //! (`openapi.rs`).
 
 mod admin;

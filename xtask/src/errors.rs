@@ -31,12 +31,12 @@ const PARTS: [(&str, &[&str]); 8] = [
     (
         "## Of GraphQL",
         &[
-            "crates/graphql/src/mistake.rs",
+            "crates/graphql/src/schema_mistake.rs",
             "crates/graphql/src/compose/",
             "crates/graphql/src/error.rs",
             "crates/graphql/src/plan",
             "crates/graphql/src/execute",
-            "crates/graphql/src/reason.rs",
+            "crates/graphql/src/call_failure.rs",
             "crates/graphql/src/serve/refusal.rs",
         ],
     ),

@@ -76,7 +76,7 @@ const RESTRICTED_TEXT: &[(&[&str], &[&str], &str)] = &[
             "crates/cli/src/call/",
             "crates/testkit/src/",
             "crates/gateway/src/listen.rs",
-            "crates/cli/src/serve/takeover/take.rs",
+            "crates/cli/src/serve/takeover/handover_client.rs",
         ],
         "only `services` opens connections",
     ),
@@ -108,7 +108,7 @@ fn check_manifests(members: &[&GraphPackage]) -> CheckFindings {
     let mut findings = CheckFindings::new();
     for member in members {
         if level_of(&member.name).is_none() && !is_outside_levels(&member.name) {
-            findings.push(format!("`{}` has no level: give it one in xtask/src/arrows.rs", member.name));
+            findings.push(format!("`{}` has no level: give it one in xtask/src/layering.rs", member.name));
             continue;
         }
         for dependency in &member.dependencies {

@@ -96,7 +96,7 @@ impl JsonText {
     }
 }
 
-/// Returns the work for the texts of values, such as to concatenate them, for [`offload::leave_for`].
+/// Returns the work for the texts of values, such as to concatenate them, for [`offload::move_if_long`].
 pub(crate) fn work_of_texts(bodies: &[JsonText]) -> usize {
     bodies.iter().map(|body| body.root().slice_with_whitespace().len()).sum()
 }
@@ -112,7 +112,7 @@ pub(crate) fn work_of_values(root: JsonNode<'_>, path: &JsonPath) -> usize {
     }
 }
 
-/// Returns the work for the targets of a path (see [`targets`]).
+/// Returns the work for the visit_visit_targets of a path (see [`targets`]).
 pub(crate) fn work_of_targets(root: JsonNode<'_>, path: &JsonPath) -> usize {
     let values = work_of_values(root, path);
     if values > SHORT_TEXT {

@@ -3,7 +3,7 @@
 //! Clang compiles (`compile.rs`), and the object is checked for errors that the linker would ignore
 //! (`object.rs`). wasm-ld links at the fixed addresses of a query, and `post_link.rs` converts the result to
 //! a guest of the environment: the stack pointer becomes an import, `env` gets its version, and sections
-//! without use at run time are removed. `fit.rs` checks whether a gateway will accept it.
+//! without use at run time are removed. `module_check.rs` checks whether a gateway will accept it.
 //!
 //! The entry point is [`build`].
 mod compile;

@@ -2,8 +2,8 @@
 //!
 //! A [`DevConfigSource`] defines the services. When a watched file changes, the running gateway is
 //! reconfigured as by `orfa serve`, and keeps its state and compiled programs. A config with mistakes leaves
-//! the previous one active. `plan.rs` is the config, `screen.rs` the output, and `again.rs` sends a program
-//! again whenever it is saved.
+//! the previous one active. `config_source.rs` is the config, `screen.rs` the output, and `rerun.rs` sends a
+//! program again whenever it is saved.
 
 mod config_source;
 mod rerun;

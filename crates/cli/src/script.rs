@@ -1,6 +1,6 @@
 //! `orfa script`: diagnostics and output of the compiler of S.
 //!
-//! `told.rs` formats diagnostics, `plan.rs` the execution of handlers.
+//! `diagnostics.rs` formats diagnostics, `handler_plan.rs` the execution of handlers.
 
 mod diagnostics;
 mod handler_plan;

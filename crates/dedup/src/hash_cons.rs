@@ -37,7 +37,7 @@ pub(crate) enum EqualityCriterion {
 pub(crate) struct TextCut {
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// The replacement: the number of an object, or [`DOLLAR`].
+    /// The replacement: the number of an object, or [`INSERTED_DOLLAR`].
     pub(crate) number: u32,
 }
 

@@ -5,11 +5,11 @@
 //! names and IDs. So any JSON text is restored exactly, with numbers as spelt and members in order; only
 //! white space between tokens is lost.
 //!
-//! A text is processed in three passes. Its objects are numbered, equal ones alike ([`mod@number`]); the
+//! A text is processed in three passes. Its objects are numbered, equal ones alike ([`mod@hash_cons`]); the
 //! objects that are worth sharing are selected ([`mod@encode`]); and the result is written ([`mod@write`]). A
-//! heuristic prefilter skips texts that hardly repeat anything ([`mod@glance`]).
+//! heuristic prefilter skips texts that hardly repeat anything ([`mod@prefilter`]).
 //!
-//! For a [`JsonTree`], [`mod@known`] finds the values that occur several times in memory or are recorded as
+//! For a [`JsonTree`], [`mod@sharing`] finds the values that occur several times in memory or are recorded as
 //! repetitions. If these alone save enough, no further search is made. Otherwise the tree is flattened to a
 //! text that contains them once ([`mod@flatten`]). A text with recorded repetitions is flattened in either
 //! case.

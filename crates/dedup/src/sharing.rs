@@ -1,8 +1,8 @@
 //! The repetitions in a tree that are known without comparing bytes: values that share memory.
 //!
 //! A first walk over the tree finds them ([`SharedValues::new`]). If they save enough, a second walk writes
-//! the encoded form ([`SharedValues::write`]). Otherwise [`mod@crate::flatten`] repeats the walk and flattens
-//! the tree for a search.
+//! the encoded form ([`SharedValues::write_encoded`]). Otherwise [`mod@crate::flatten`] repeats the walk and
+//! flattens the tree for a search.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

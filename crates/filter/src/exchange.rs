@@ -57,7 +57,7 @@ enum ExchangeStep {
     Respond(LocalResponse),
 }
 
-/// See [`FilterChain::around`]. Large parts of the request are moved to the heap before the future is
+/// See [`FilterChain::run_exchange`]. Large parts of the request are moved to the heap before the future is
 /// created, to keep the future small.
 pub(crate) fn run<H, F>(
     chain: &Arc<FilterChain>,

@@ -399,7 +399,7 @@ impl FilterHost {
     }
 
     /// Marks every stream of the instance as dead, and the one that trapped, and ends timers. Returns the
-    /// streams, whose waiting futures have to be woken ([`Self::end_some`]).
+    /// streams, whose waiting futures have to be woken ([`Self::end_batch`]).
     pub(crate) fn mark_dead(&mut self) -> Vec<Arc<StreamContext>> {
         self.served_stream().iter().for_each(|stream| stream.state().has_trapped = true);
         self.core.filters.queues.remove_consumers(&self.slot, self.generation, None);

@@ -1,9 +1,10 @@
 //! Proxy-Wasm filters: modules that inspect, change and answer requests, on any route.
 //!
 //! [`FilterRuntime`] loads each module once per content and is shared by all configs of a process. A route
-//! has a [`FilterChain`] of filters; [`FilterChain::around`] is the only call that the gateway has to make
-//! for a request. A module together with its configuration is a `FilterPlugin`. Modules are the operator's
-//! own code: faults are contained, time and memory are limited, and instances that trap are replaced.
+//! has a [`FilterChain`] of filters; [`FilterChain::run_exchange`] is the only call that the gateway has to
+//! make for a request. A module together with its configuration is a `FilterPlugin`. Modules are the
+//! operator's own code: faults are contained, time and memory are limited, and instances that trap are
+//! replaced.
 //!
 //! The terms are those of the specification (github.com/proxy-wasm/spec). A *virtual machine* has a few
 //! instances of one module, each in a *slot*, at most one per thread. A plugin is a *root context* in each

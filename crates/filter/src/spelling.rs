@@ -29,9 +29,9 @@ impl WrittenNames {
         remove_matching(headers, is_other);
     }
 
-    /// Like [`Self::add`], for a filter that has replaced all headers. If several spellings of a field are
-    /// left, the client's spellings with other punctuation than `-` are removed; if the filter has changed or
-    /// removed the field, all of the client's are.
+    /// Like [`Self::record_written`], for a filter that has replaced all headers. If several spellings of a
+    /// field are left, the client's spellings with other punctuation than `-` are removed; if the filter has
+    /// changed or removed the field, all of the client's are.
     pub(crate) fn replace_all(&mut self, headers: &mut HeaderMap, before: &HeaderMap) {
         let (stripped, changed): (Vec<HeaderName>, Vec<HeaderName>) = {
             let is_changed =

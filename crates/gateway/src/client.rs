@@ -199,8 +199,8 @@ impl ClientInfo {
         self.connection.permit.as_ref().map(|permit| permit.reserve_unsent(bytes)).transpose()
     }
 
-    /// Like [`Self::keep`], for bytes of a response that is read before it is sent: they take up at most half
-    /// of the limits.
+    /// Like [`Self::reserve_unsent`], for bytes of a response that is read before it is sent: they take up at
+    /// most half of the limits.
     ///
     /// # Errors
     /// If the client already has too many unsent bytes for that.

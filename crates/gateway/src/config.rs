@@ -2,8 +2,8 @@
 //!
 //! There are two stages. [`read`] turns text into a [`GatewayConfig`] or into *all* its [`ConfigMistake`]s,
 //! and touches only the files that `${file:...}` names: YAML is read into a tree with positions (`yaml.rs`),
-//! keys of old versions get their new names (`renamed.rs`), and the tree is validated against the JSON Schema
-//! (`schema.rs`), checked for constraints that a schema can't express (`check.rs`), and deserialised.
+//! keys of old versions get their new names (`renamed_keys.rs`), and the tree is validated against the JSON
+//! Schema (`schema.rs`), checked for constraints that a schema can't express (`check.rs`), and deserialised.
 //! [`crate::Gateway::build`] is the second stage and builds the runtime objects.
 
 mod admin;

@@ -17,7 +17,7 @@ const MAX_HOST: usize = 255 + ":65535".len();
 
 /// Normalises the path and query of a request before anything compares them, so that routes, filters,
 /// handlers and the log all use the same text. A target that would become too long is left unchanged, and
-/// [`check`] rejects it.
+/// [`validate_request`] rejects it.
 pub(crate) fn normalise_target<B>(request: &mut Request<B>) {
     let uri = request.uri();
     let Some(target) = uri.path_and_query().map(PathAndQuery::as_str) else { return };

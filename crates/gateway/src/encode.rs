@@ -6,7 +6,7 @@
 //! must not be transformed.
 //!
 //! A short text that is complete is compressed at once, with contexts that each thread reuses. Everything
-//! else is compressed in chunks as it arrives (`compressed.rs`).
+//! else is compressed in chunks as it arrives (`compressed_body.rs`).
 
 mod accept;
 mod coding;

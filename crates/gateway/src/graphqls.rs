@@ -102,10 +102,10 @@ pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableGraphq
     if wrong.is_empty() { Ok(all) } else { Err(wrong) }
 }
 
-/// Like [`made`], and fetches schemas from services.
+/// Like [`build_inspectable`], and fetches schemas from services.
 ///
 /// # Errors
-/// The mistakes of [`made`], and a schema that can't be fetched.
+/// The mistakes of [`build_inspectable`], and a schema that can't be fetched.
 pub async fn fetch_inspectable(
     config: &GatewayConfig,
 ) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {

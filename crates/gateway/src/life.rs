@@ -1,4 +1,5 @@
-//! The request pipeline: [`RequestPipeline::live`] implements the phases that `lib.rs` lists, in order.
+//! The request pipeline: [`RequestPipeline::handle_request`] implements the phases that `lib.rs` lists, in
+//! order.
 //!
 //! A [`RequestPipeline`] is built from one config and is immutable. [`ActiveConfig`] contains the one for new
 //! requests; a reload replaces it, and requests in flight finish with the one they started with.

@@ -6,7 +6,7 @@
 //! not overload the gateway. A probe (`shed/probe.rs`) passes through the runtime as every request does and
 //! measures the time, and while tasks wait in the runtime's global queue, so do markers in that queue
 //! (`shed/global_queue.rs`). Delay caused by other processes on the machine does not count: a wait is limited
-//! to the time that the gateway's threads ran meanwhile (`shed/own.rs`).
+//! to the time that the gateway's threads ran meanwhile (`shed/process_times.rs`).
 //!
 //! Shedding begins by CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
 //! short for a whole [`INTERVAL`] in which requests were admitted, so that bursts pass. From then on requests
@@ -19,8 +19,8 @@
 //! nothing. Refusals by other limits do not count for this: otherwise a client above its own limit could keep
 //! the gateway shedding.
 //!
-//! Programs have a run queue of known length (`sandbox/src/line.rs`), so their handlers report a lack of room
-//! themselves, earlier than a probe could.
+//! Programs have a run queue of known length (`sandbox/src/run_queue.rs`), so their handlers report a lack of
+//! room themselves, earlier than a probe could.
 //!
 //! A request costs two additions while nothing is shed, and never a lock.
 
@@ -68,7 +68,7 @@ pub(crate) struct MeasuredLoad {
     /// The number of refused requests, and of those that the rate refused.
     refused: AtomicU64,
     refused_by_rate: AtomicU64,
-    /// Nanoseconds between two admitted requests; 0 while nothing is shed, and [`CLOSED`].
+    /// Nanoseconds between two admitted requests; 0 while nothing is shed, and [`ADMIT_NONE`].
     admission_interval: AtomicU64,
     /// The earliest time for the next admission, in nanoseconds.
     next_admission: AtomicU64,

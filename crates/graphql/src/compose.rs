@@ -1,11 +1,12 @@
 //! Composition of the services' schemas: from subgraphs according to the Apollo Federation specification (v2
 //! and v1) to a supergraph according to the join specification, which the planner reads.
 //!
-//! For each schema: `text.rs` (syntax that the parser can't handle) → `read.rs` with `names.rs` (the meaning
-//! of directives) builds the `model.rs` → `check.rs` with `fieldsets.rs` (errors within one schema). For all
-//! of them: `merge.rs` with `fields.rs`, `inputs.rs` and `relations.rs` builds `merged.rs` → `whole.rs` and
-//! `hidden.rs` (errors across schemas) → `reach.rs` (whether every field can be reached) → `print.rs`.
-//! `supergraph.rs` with `joined.rs` reads a supergraph that was composed elsewhere.
+//! For each schema: `sdl_text.rs` (syntax that the parser can't handle) → `subgraph_reader.rs` with
+//! `directive_names.rs` (the meaning of directives) builds the `model.rs` → `check.rs` with `fieldsets.rs`
+//! (errors within one schema). For all of them: `merge.rs` with `fields.rs`, `inputs.rs` and `relations.rs`
+//! builds `merged_schema.rs` → `merged_checks.rs` and `inaccessible.rs` (errors across schemas) →
+//! `satisfiability.rs` (whether every field can be reached) → `print.rs`. `supergraph.rs` with
+//! `join_directives.rs` reads a supergraph that was composed elsewhere.
 
 mod check;
 mod directive_names;

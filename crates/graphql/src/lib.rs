@@ -6,8 +6,8 @@
 //! document: `plan/` validates it, plans it, lowers the plan to steps and caches the result. For each
 //! request: `serve/` reads it according to the GraphQL-over-HTTP specification; `execute/` starts each step
 //! when its inputs are available and writes the response from the results. The calls are made by `rest/`,
-//! `remote/` and `by_key/`, with `sources.rs`. The types that these modules exchange are in `subgraph.rs` and
-//! `fetched.rs`.
+//! `remote/` and `keyed_fetch/`, with `route_services.rs`. The types that these modules exchange are in
+//! `subgraph.rs` and `fetch_outcome.rs`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

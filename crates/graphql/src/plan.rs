@@ -210,8 +210,8 @@ impl QueryPlanner {
         }
     }
 
-    /// An estimate of the maximum CPU time of [`Self::check`]. The validation library looks types up by
-    /// linear search.
+    /// An estimate of the maximum CPU time of [`Self::check_document`]. The validation library looks types up
+    /// by linear search.
     pub(crate) fn check_estimate(&self, text: &str) -> Duration {
         let tokens = (text.len() / 2).min(self.limits.tokens as usize);
         let nanos = tokens.saturating_mul(1_000 + 10 * self.schema().definitions.len()) + 20 * text.len();

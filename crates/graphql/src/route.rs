@@ -94,7 +94,7 @@ pub struct GraphqlRouteContext<'a> {
 
 impl GraphqlRoute {
     /// Creates a route, or returns every mistake in its inputs. Services that have to be introspected are
-    /// introspected by [`GraphqlRoute::start`] or [`GraphqlRoute::settle`].
+    /// introspected by [`GraphqlRoute::start_introspection`] or [`GraphqlRoute::fetch_schemas`].
     ///
     /// # Errors
     /// See `docs/errors.md`, "Of GraphQL".

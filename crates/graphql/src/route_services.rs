@@ -37,7 +37,7 @@ pub(crate) struct SourceLimits {
 pub(crate) struct CallContext {
     pub(crate) calls: RequestCalls<ServiceResponse>,
     pub(crate) limits: SourceLimits,
-    /// The rest of [`KEYED_BYTES`].
+    /// The rest of [`MAX_KEYED_BYTES`].
     keyed_permits: Semaphore,
 }
 

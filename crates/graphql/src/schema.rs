@@ -1,9 +1,9 @@
 //! Services as subgraphs: their own documents, with the operator's changes.
 //!
 //! The steps for each service, a file each: `rest.rs` or `remote.rs` (converts its document to a
-//! [`model::ServiceModel`]) → `apart.rs` (resolves conflicts of names between services) → `change.rs`
-//! (applies the operator's names, descriptions and hidden elements) → `link.rs` (turns links into fields) →
-//! `write.rs` (writes the schema's text and its bindings).
+//! [`model::ServiceModel`]) → `name_conflicts.rs` (resolves conflicts of names between services) →
+//! `change.rs` (applies the operator's names, descriptions and hidden elements) → `link.rs` (turns links into
+//! fields) → `subgraph_writer.rs` (writes the schema's text and its bindings).
 
 mod change;
 mod declaration;

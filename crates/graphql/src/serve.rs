@@ -1,9 +1,9 @@
 //! GraphQL over HTTP: the parsing of requests and the creation of responses.
 //!
-//! `ask.rs` parses GET and POST requests by the GraphQL-over-HTTP specification. `persisted.rs` and
-//! `listed.rs` store documents that clients refer to by hash or name. `media.rs` selects the media type of
-//! the response, and `answer.rs` creates it. `problem.rs` and `refusal.rs` contain the errors that can occur
-//! before a document is processed. `page.rs` serves GraphiQL.
+//! `graphql_request.rs` parses GET and POST requests by the GraphQL-over-HTTP specification.
+//! `persisted_documents.rs` and `stored_documents.rs` store documents that clients refer to by hash or name.
+//! `media_type.rs` selects the media type of the response, and `answer.rs` creates it. `problem.rs` and
+//! `refusal.rs` contain the errors that can occur before a document is processed. `page.rs` serves GraphiQL.
 
 mod graphql_request;
 mod http_response;

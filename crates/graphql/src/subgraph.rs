@@ -113,8 +113,8 @@ pub struct RestParameter {
 pub enum ParameterSource {
     /// The field's argument of this name; the parameter is omitted if the argument is absent.
     Argument(Box<str>),
-    /// A field of the object's key (see [`EntityBinding`]). In [`BatchStrategy::Ids`] it is the list of all
-    /// objects' values.
+    /// A field of the object's key (see [`EntityBinding`]). In [`BatchStrategy::KeyBatches`] it is the list
+    /// of all objects' values.
     Key(Box<str>),
     /// A constant JSON value.
     Fixed(serde_json::Value),
@@ -175,7 +175,7 @@ pub struct LinkedField {
 pub enum BatchStrategy {
     /// Calls with batches of keys, by a parameter that takes a list ([`ParameterSource::Key`]). If the value
     /// of the key is itself a list, all its items are requested, and the object gets theirs in the order of
-    /// the list. The same applies to [`BatchStrategy::List`].
+    /// the list. The same applies to [`BatchStrategy::WholeList`].
     KeyBatches(BoundCall, ItemMatch),
     /// A single call for the whole list, which is joined in memory.
     WholeList(BoundCall, ItemMatch),
@@ -235,6 +235,7 @@ pub struct ItemMatch {
     pub is_many: bool,
     /// Whether keys are compared as texts: 7 equals `"7"`.
     pub is_text: bool,
-    /// The maximum number of keys in a call of [`BatchStrategy::Ids`]; if absent, as many as fit into a URL.
+    /// The maximum number of keys in a call of [`BatchStrategy::KeyBatches`]; if absent, as many as fit into
+    /// a URL.
     pub batch: Option<usize>,
 }

@@ -220,7 +220,7 @@ fn is_short_integer(text: &[u8]) -> bool {
     count < 8 && count > 0 && word[0] != b'0' && matches!(word[count], b',' | b'}' | b']')
 }
 
-/// Like [`is_short`], for all scalars.
+/// Like [`is_short_integer`], for all scalars.
 #[inline(never)]
 fn is_any_scalar(text: &[u8]) -> bool {
     let rest = match text {

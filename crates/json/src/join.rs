@@ -43,8 +43,8 @@ impl<'a> JoinKey<'a> {
         }))
     }
 
-    /// Like [`JoinKey::of`], but a number or boolean is represented by its text: 7 equals `"7"`, but 7.0 does
-    /// not.
+    /// Like [`JoinKey::from_node`], but a number or boolean is represented by its text: 7 equals `"7"`, but
+    /// 7.0 does not.
     #[must_use]
     pub fn from_node_text(node: JsonNode<'a>) -> Option<Self> {
         match node.kind() {

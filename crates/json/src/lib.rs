@@ -49,7 +49,7 @@ pub enum JsonError {
     /// The text has 4 GiB or more.
     #[error("the text has 4 GiB or more")]
     TooLong,
-    /// The index would exceed its limit; see [`JsonDocument::within`].
+    /// The index would exceed its limit; see [`JsonDocument::with_memory_limit`].
     #[error("byte {0}: the index of this text takes more memory than allowed")]
     IndexTooLarge(usize),
     /// Not a JSON Pointer: it must be empty or begin with `/`, and `~` must be followed by 0 or 1.
@@ -65,10 +65,11 @@ pub struct JsonDocument {
     token_bits: Vec<u64>,
     has_whitespace: bool,
     containers: Vec<IndexedContainer>,
-    /// The index entry that [`JsonDocument::node`] found last. The next lookup is often for the same or the
-    /// following entry.
+    /// The index entry that [`JsonDocument::node_at`] found last. The next lookup is often for the same or
+    /// the following entry.
     last_lookup: AtomicUsize,
-    /// The first index entry for each [`STRETCH`] of the text, built on the first lookup that needs it.
+    /// The first index entry for each [`STRETCH_LENGTH`] of the text, built on the first lookup that needs
+    /// it.
     stretches: OnceLock<Box<[u32]>>,
 }
 
@@ -164,14 +165,15 @@ impl JsonDocument {
             .then(|| JsonNode::new(self, start, self.find_container(start)))
     }
 
-    /// Builds the lookup table that [`JsonDocument::node`] needs for positions in any order. It takes time
+    /// Builds the lookup table that [`JsonDocument::node_at`] needs for positions in any order. It takes time
     /// proportional to the text's length. Without this call, the first lookup that needs the table builds it.
     pub fn build_lookup_table(&self) {
         self.search_containers(0);
     }
 
-    /// Returns the value at a spot, as returned by [`JsonNode::spot`], or `None` if the spot is after the end
-    /// of the text. For a spot of another document, the result is unspecified, but remains within the text.
+    /// Returns the value at a spot, as returned by [`JsonNode::node_id`], or `None` if the spot is after the
+    /// end of the text. For a spot of another document, the result is unspecified, but remains within the
+    /// text.
     #[must_use]
     #[inline]
     pub fn node_by_id(&self, spot: NodeId) -> Option<JsonNode<'_>> {
@@ -179,7 +181,7 @@ impl JsonDocument {
     }
 
     /// Returns the members of an object, beginning with the member at this spot, as returned by
-    /// [`ObjectMembers::spot`].
+    /// [`ObjectMembers::next_node_id`].
     #[must_use]
     pub fn members_at(&self, spot: NodeId) -> ObjectMembers<'_> {
         ObjectMembers::from_id(self, spot)

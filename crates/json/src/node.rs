@@ -99,13 +99,14 @@ impl<'a> JsonNode<'a> {
         }
     }
 
-    /// Returns the position of its text in the document's text; the inverse is [`JsonDocument::node`].
+    /// Returns the position of its text in the document's text; the inverse is [`JsonDocument::node_at`].
     #[must_use]
     pub fn start(self) -> usize {
         self.start
     }
 
-    /// Returns its location in the document; the inverse is [`JsonDocument::at`], which needs no lookup.
+    /// Returns its location in the document; the inverse is [`JsonDocument::node_by_id`], which needs no
+    /// lookup.
     #[must_use]
     #[inline]
     pub fn node_id(self) -> NodeId {
@@ -462,7 +463,7 @@ impl<'a> ChildCursor<'a> {
         node
     }
 
-    /// Like [`Self::value`], but also returns the end of the value, which is the next token except for
+    /// Like [`Self::next_value`], but also returns the end of the value, which is the next token except for
     /// whitespace.
     #[inline(always)]
     fn next_value_with_end(&mut self, start: usize) -> (JsonNode<'a>, usize) {
@@ -512,7 +513,7 @@ impl<'a> ChildCursor<'a> {
 
 impl<'a> ObjectMembers<'a> {
     /// Returns the members of an object, beginning with the one whose name is at this spot, as returned by
-    /// [`ObjectMembers::spot`].
+    /// [`ObjectMembers::next_node_id`].
     pub(crate) fn from_id(document: &'a JsonDocument, spot: NodeId) -> Self {
         let tokens = Some(document.tokens_from(spot.start as usize));
         Self(ChildCursor { document, tokens, container_index: spot.container_index as usize })
@@ -597,7 +598,7 @@ pub struct ArrayItems<'a>(ChildCursor<'a>);
 
 impl<'a> ArrayItems<'a> {
     /// Returns the spot of the next item, so that an iteration may continue there later with
-    /// [`JsonNode::and_following`], or `None` after the last one.
+    /// [`JsonNode::with_following_items`], or `None` after the last one.
     #[must_use]
     pub fn next_node_id(&self) -> Option<NodeId> {
         self.0.next_node_id()

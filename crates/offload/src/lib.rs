@@ -5,10 +5,10 @@
 //! charged to their payer before they start (`quota.rs`, with a [`QuotaKey`] for the payer), have a deadline,
 //! and leave the queue when their caller's future is dropped. A job can check for cancellation by
 //! [`JobContext::is_cancelled`]. A request with long work between short steps moves to the pool for a while
-//! ([`leave`]), and so does a request with much short work in one poll ([`leave_for`], with the estimates in
-//! [`work`]). Work that should have been offloaded but was not is visible in [`polls`], which counts the
-//! polls that block a serving thread for too long. [`WaitQueue`] and [`FairSemaphore`] share what is scarce
-//! between payers.
+//! ([`move_to_pool`]), and so does a request with much short work in one poll ([`move_if_long`], with the
+//! estimates in [`work`]). Work that should have been offloaded but was not is visible in [`polls`], which
+//! counts the polls that block a serving thread for too long. [`WaitQueue`] and [`FairSemaphore`] share what
+//! is scarce between payers.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod clock;

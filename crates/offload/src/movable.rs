@@ -1,18 +1,18 @@
 //! Requests that move from their serving thread to the pool for a while.
 //!
 //! Most steps of a request are short, but parsing or composing a long response is not. Before such work, a
-//! request calls [`leave`]. A [`MovableFuture`] then runs its next poll in the pool, as a job of its payer:
-//! everything that the request does until it has to wait. Afterwards it returns to its serving thread.
+//! request calls [`move_to_pool`]. A [`MovableFuture`] then runs its next poll in the pool, as a job of its
+//! payer: everything that the request does until it has to wait. Afterwards it returns to its serving thread.
 //!
 //! A poll in the pool has a cooperative budget as on a serving thread (`tokio::task::coop`): 128 units. Each
-//! ready tokio resource and each [`leave`] consumes one. Without a budget, a request would occupy its thread
-//! as long as any resource is ready. When the budget is used up, the future is woken and returned. It
-//! continues on its serving thread, or at its [`leave`], which queues and charges a new job behind those of
-//! other payers. The work between two calls of [`leave`] is one unit whatever its duration: callers must
-//! bound it by the size of a text.
+//! ready tokio resource and each [`move_to_pool`] consumes one. Without a budget, a request would occupy its
+//! thread as long as any resource is ready. When the budget is used up, the future is woken and returned. It
+//! continues on its serving thread, or at its [`move_to_pool`], which queues and charges a new job behind
+//! those of other payers. The work between two calls of [`move_to_pool`] is one unit whatever its duration:
+//! callers must bound it by the size of a text.
 //!
 //! Pieces of work that are short each can be long together: sixteen short texts may arrive before a request
-//! is polled again. A request therefore calls [`leave_for`] with the size of each piece, which adds up the
+//! is polled again. A request therefore calls [`move_if_long`] with the size of each piece, which adds up the
 //! work of a poll and leaves only before it becomes too much.
 
 use std::cell::RefCell;
@@ -38,12 +38,12 @@ const ESTIMATE: Duration = Duration::from_millis(2);
 enum PollingThread {
     /// The future cannot move.
     Fixed,
-    /// The future is on a serving thread, and this poll has done this work, as counted by [`leave_for`].
+    /// The future is on a serving thread, and this poll has done this work, as counted by [`move_if_long`].
     Serving(usize),
     /// The future is on a serving thread and has requested to move.
     MoveRequested,
-    /// The future is in the pool, and has done this work since its last [`leave`]. The flag is set if it was
-    /// dropped meanwhile.
+    /// The future is in the pool, and has done this work since its last [`move_to_pool`]. The flag is set if
+    /// it was dropped meanwhile.
     Pool(Arc<AtomicBool>, usize),
 }
 
@@ -55,7 +55,7 @@ type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A poll in the pool, which returns the future, unless it was lost, and the result of the poll.
 type PoolPoll<T> = BoxedFuture<Result<(BoxedFuture<T>, Poll<T>), OffloadError>>;
 
-/// A future whose polls can run in the pool, on request: see [`leave`].
+/// A future whose polls can run in the pool, on request: see [`move_to_pool`].
 ///
 /// The output is an error if the pool rejected a move or missed the deadline.
 pub struct MovableFuture<T> {
@@ -106,8 +106,8 @@ pub async fn move_to_pool() {
 }
 
 /// Counts the work that follows, in bytes of text, which take up to ten nanoseconds each. Moves the rest of
-/// this poll to the pool, as [`leave`] does, if the work of the poll would exceed [`SHORT_TEXT`]. In the
-/// pool, it calls [`leave`] whenever that much is done.
+/// this poll to the pool, as [`move_to_pool`] does, if the work of the poll would exceed [`SHORT_TEXT`]. In
+/// the pool, it calls [`move_to_pool`] whenever that much is done.
 pub async fn move_if_long(work: usize) {
     let is_short = POLLING_THREAD.with_borrow_mut(|seat| match seat {
         PollingThread::Serving(done) | PollingThread::Pool(_, done) => {

@@ -114,13 +114,13 @@ pin_project! {
     }
 }
 
-/// Measures the polls of a task. A long poll counts for the site that was [`entered`] last during it,
+/// Measures the polls of a task. A long poll counts for the site that was [`attribute_polls`] last during it,
 /// or for this one.
 pub fn watch_polls<F: Future>(site: PollSite, future: F) -> WatchedTask<F> {
     WatchedTask { site, future }
 }
 
-/// Attributes the rest of each poll to a site, if the task is [`watched`].
+/// Attributes the rest of each poll to a site, if the task is [`watch_polls`].
 pub fn attribute_polls<F: Future>(site: PollSite, future: F) -> SiteFuture<F> {
     SiteFuture { site, future }
 }

@@ -1,4 +1,4 @@
-//! Estimates of CPU work for [`leave_for`](crate::leave_for).
+//! Estimates of CPU work for [`leave_for`](crate::move_if_long).
 //!
 //! The unit is the work on one byte of text: up to ten nanoseconds. A short text may have many values, and a
 //! long one few. Values, objects and fields are therefore counted beside the bytes, by the constants below.

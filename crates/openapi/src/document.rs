@@ -30,7 +30,7 @@ pub struct OpenApiDocument {
     pub warnings: Vec<DocumentWarning>,
     /// The path of the first server, which precedes every path.
     base: String,
-    /// The prefix that was added to every path; see [`OpenApiDocument::below`].
+    /// The prefix that was added to every path; see [`OpenApiDocument::relative_to`].
     prefix: String,
 }
 

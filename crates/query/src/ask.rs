@@ -241,7 +241,7 @@ async fn read_in_pool<T: Send + 'static>(
     Ok(pool.run_paced(request, move |_| read()).await?)
 }
 
-/// Returns [`parameters`], of a long query from the pool.
+/// Returns [`parameters_to_json`], of a long query from the pool.
 async fn read_parameters(uri: &Uri, pool: Option<DecoderPool<'_>>) -> Result<Bytes, QueryError> {
     let query = uri.query().unwrap_or_default();
     if query.len() <= SHORT_QUERY {

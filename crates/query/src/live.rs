@@ -2,9 +2,9 @@
 //!
 //! A program finds its memory as its previous run left it. An instance therefore serves a single session,
 //! which is one client's token. It serves one request at a time, and is dropped when it traps, exceeds a
-//! limit, or has grown by more than [`GROWTH`]. A warm instance keeps its slot in the instance pool; between
-//! requests, that does not count for its client, which may have as many slots as without it. All of them
-//! together use at most half of the slots, and those of one client at most an eighth of that; the
+//! limit, or has grown by more than [`MAX_GROWTH`]. A warm instance keeps its slot in the instance pool;
+//! between requests, that does not count for its client, which may have as many slots as without it. All of
+//! them together use at most half of the slots, and those of one client at most an eighth of that; the
 //! instance with the lowest value (uses divided by the time since the last one) is evicted first.
 
 use std::collections::hash_map;

@@ -44,8 +44,8 @@ pub struct DiskCache {
     folder: PathBuf,
     key: hmac::Key,
     capacity: u64,
-    /// The bytes of each owner's files, as [`occupied`] counts them; during a sweep, those written since it
-    /// began.
+    /// The bytes of each owner's files, as [`size_on_disk`] counts them; during a sweep, those written since
+    /// it began.
     owner_bytes: Mutex<HashMap<OwnerId, u64>>,
     /// Locked by the thread that lists all files to remove some.
     sweep_lock: Mutex<()>,

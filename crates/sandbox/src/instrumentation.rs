@@ -3,14 +3,14 @@
 //! A guest yields at loops and function entries, but not within an instruction: a single `memory.fill` of all
 //! of its memory would block its thread for milliseconds. Before a module is compiled, its `memory.fill` and
 //! `memory.copy` are therefore replaced by calls of two functions appended to the module, which do the same
-//! in steps of [`STEP`] bytes and yield in between. Short operations and those that trap still use the single
-//! instruction, so that nothing is written before a trap. `memory.init` is not replaced, as it copies from
-//! the module itself, which is short. Neither are table operations, since tables are short as well.
+//! in steps of [`STEP_BYTES`] bytes and yield in between. Short operations and those that trap still use the
+//! single instruction, so that nothing is written before a trap. `memory.init` is not replaced, as it copies
+//! from the module itself, which is short. Neither are table operations, since tables are short as well.
 //!
 //! Code without loops does not yield either, and 64 KiB of it can touch 16 MiB of memory for the first time,
 //! or call the host six thousand times. Modules of clients therefore get checks: calls of an empty function,
-//! whose entry is a place to yield. There is one after each [`RUN`] instructions and after each call, and
-//! functions of the host are called through functions of the module.
+//! whose entry is a place to yield. There is one after each [`CHECK_INTERVAL`] instructions and after each
+//! call, and functions of the host are called through functions of the module.
 
 use std::borrow::Cow;
 use std::convert::Infallible;

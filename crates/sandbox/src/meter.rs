@@ -2,11 +2,11 @@
 //!
 //! The clock is the thread's CPU clock, so that a guest is not charged for other processes. Reading it takes
 //! a system call, while the wall clock is nearly free and never shows less than the CPU time. A poll shorter
-//! than [`BRIEF`] by the wall clock is therefore charged that time. A longer one is measured from the last
-//! reading of the CPU clock, which is repeated if it is older than [`BRIEF`]. A guest is thus charged for at
-//! most that much of its neighbours' time, and for none once it has used more itself.
+//! than [`BRIEF_POLL`] by the wall clock is therefore charged that time. A longer one is measured from the
+//! last reading of the CPU clock, which is repeated if it is older than [`BRIEF_POLL`]. A guest is thus
+//! charged for at most that much of its neighbours' time, and for none once it has used more itself.
 //!
-//! Guests that have used more than [`HEAVY`] take turns at a [`HeavyGate`], for one poll (about a
+//! Guests that have used more than [`HEAVY_THRESHOLD`] take turns at a [`HeavyGate`], for one poll (about a
 //! millisecond) each, so that light requests always find a free thread. The turns go round the clients: many
 //! heavy guests of one client have no more of them than one guest of another.
 
@@ -85,7 +85,7 @@ thread_local! {
 }
 
 impl PollStart {
-    /// Starts a measurement. Reads the CPU clock if the guest has used more than [`BRIEF`] already.
+    /// Starts a measurement. Reads the CPU clock if the guest has used more than [`BRIEF_POLL`] already.
     fn start(spent: Duration) -> Self {
         let wall = Instant::now();
         let last = LAST

@@ -8,7 +8,7 @@
 //! law).
 //!
 //! The maximum length follows the idea of CoDel (RFC 8289, section 4): a burst passes, so the queue may
-//! exceed the target for a while; but a queue that was never below the target for an [`INTERVAL`] is an
+//! exceed the target for a while; but a queue that was never below the target for an [`CODEL_INTERVAL`] is an
 //! overload, and waiting in it helps no guest. It is then kept short until no more guests arrive than can be
 //! served.
 //!

@@ -79,9 +79,9 @@ impl Drop for RunningGuest<'_> {
 }
 
 impl TickerState {
-    /// Parks until a guest runs. Sets `asleep` before reading `running` again, while [`EpochTicker::run`]
-    /// accesses them in the opposite order, so that no guest is missed. Wakes up once a second anyway, to
-    /// check whether any handle is left.
+    /// Parks until a guest runs. Sets `asleep` before reading `running` again, while
+    /// [`EpochTicker::track_guest`] accesses them in the opposite order, so that no guest is missed. Wakes up
+    /// once a second anyway, to check whether any handle is left.
     fn sleep(&self) {
         self.asleep.store(true, SeqCst);
         if self.running.load(SeqCst) == 0 {

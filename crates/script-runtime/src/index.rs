@@ -13,7 +13,7 @@ fn max_index_bytes(length: usize) -> usize {
 /// Checks that a text is JSON and builds its index within the memory limit.
 ///
 /// # Errors
-/// Returns the errors of [`JsonDocument::within`].
+/// Returns the errors of [`JsonDocument::with_memory_limit`].
 pub(crate) fn build_index(text: Bytes) -> Result<JsonDocument, json::JsonError> {
     let most = max_index_bytes(text.len());
     JsonDocument::with_memory_limit(text, most)

@@ -2,8 +2,8 @@
 //! responses, with the same result as its JavaScript. Values that no code reads are passed through unchanged
 //! (rule 16).
 //!
-//! Only common cases are supported. `None` and [`InlineAction::Unusual`] mean that the handler must run as
-//! JavaScript.
+//! Only common cases are supported. `None` and [`InlineAction::Unsupported`] mean that the handler must run
+//! as JavaScript.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

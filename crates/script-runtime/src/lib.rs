@@ -1,14 +1,15 @@
 //! The runtime of S: services that are written in S, run in worker processes, with durable state.
 //!
-//! A request passes through these files in order: `route.rs` (the HTTP request, parsed by `ask.rs`) →
-//! `deployment.rs` and `generation.rs` (the active program) → `table.rs` (selects the handler) → `run.rs`
-//! (waits for its turn; executes a recipe in `compose.rs` or enters a worker; makes calls, the external ones
-//! through `call.rs`) → `answer.rs` (the HTTP response). `line.rs` sheds load, `workers.rs` manages the
-//! worker processes, `frame.rs` implements the worker protocol, `state.rs` holds the handlers' state, and
-//! `scripts.rs` contains everything that all routes share. `confine.rs` sandboxes worker processes.
-//! `problem.rs` defines the errors, `config.rs` the operator's settings, and `modules.rs` finds the modules
-//! that a script imports. Long work on texts is done in the pool of `offload`, see `work.rs`. The JavaScript
-//! of a worker is in `worker/`, the compiler in `crates/script`.
+//! A request passes through these files in order: `route.rs` (the HTTP request, parsed by
+//! `script_request.rs`) → `deployment.rs` and `generation.rs` (the active program) → `table.rs` (selects the
+//! handler) → `run.rs` (waits for its turn; executes a recipe in `inline_evaluation.rs` or enters a worker;
+//! makes calls, the external ones through `outbound_call.rs`) → `handler_reply.rs` (the HTTP response).
+//! `worker_queue.rs` sheds load, `workers.rs` manages the worker processes, `frame.rs` implements the worker
+//! protocol, `state.rs` holds the handlers' state, and `scripts.rs` contains everything that all routes
+//! share. `worker_sandbox.rs` sandboxes worker processes. `problem.rs` defines the errors, `config.rs` the
+//! operator's settings, and `modules.rs` finds the modules that a script imports. Long work on texts is done
+//! in the pool of `offload`, see `work.rs`. The JavaScript of a worker is in `worker/`, the compiler in
+//! `crates/script`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod config;

@@ -5,9 +5,9 @@
 //! A run belongs to its caller and ends with it, except that a writer continues to its end, and so does the
 //! work of a handler after `respond`.
 //!
-//! `composed.rs` responds without a worker, by a recipe. Otherwise `entered.rs` sends the run to a worker,
-//! `heard.rs` handles the worker's messages, `calls.rs` makes resource calls, and `lost.rs` handles the loss
-//! of the worker.
+//! `inline_run.rs` responds without a worker, by a recipe. Otherwise `dispatch.rs` sends the run to a worker,
+//! `worker_events.rs` handles the worker's messages, `calls.rs` makes resource calls, and `worker_loss.rs`
+//! handles the loss of the worker.
 
 mod calls;
 mod dispatch;

@@ -93,7 +93,7 @@ pub(crate) fn query_to_json(query: Option<&str>) -> Bytes {
     text.into()
 }
 
-/// Like [`parameters`]; many of them are converted in the pool.
+/// Like [`query_to_json`]; many of them are converted in the pool.
 pub(crate) async fn query_to_json_pooled(
     pool: &OffloadPool,
     call: &RequestCall,

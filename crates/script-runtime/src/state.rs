@@ -10,8 +10,10 @@
 //! - `group.rs`: cells that are written together, versions, loading, leases; `commit.rs`: from a change set
 //!   to the disk
 //! - `sizes.rs`: accounting of the state's size
-//! - `home.rs`: the groups of a service, and their change on a reload; `instances.rs`: dynamic resources
-//! - `held.rs`: deadlock detection; `workers.rs`: the copies in workers; `holder.rs`: the identity of this
+//! - `service_groups.rs`: the groups of a service, and their change on a reload; `instances.rs`: dynamic
+//!   resources
+//! - `held_locks.rs`: deadlock detection; `workers.rs`: the copies in workers; `lease_owner.rs`: the identity
+//!   of this
 //!   gateway
 
 mod cell;

@@ -2,11 +2,11 @@
 //! and replaced.
 //!
 //! Each script has its own workers, so that a misbehaving script does not affect the runs of others.
-//! `host.rs` is the context shared by all scripts, `worker.rs` the gateway's handle of a worker, `link.rs`
-//! its connection, `process.rs` its process, `scale.rs` the number of workers, `strikes.rs` counts the
-//! workers that each handler ended, and `watch.rs` ends stuck workers. This file selects the worker for a
-//! run: the one with the lowest load, or for writers the one that their cells map to, since it already has
-//! their state.
+//! `host.rs` is the context shared by all scripts, `worker.rs` the gateway's handle of a worker,
+//! `connection.rs` its connection, `process.rs` its process, `scale.rs` the number of workers, `strikes.rs`
+//! counts the workers that each handler ended, and `supervisor.rs` ends stuck workers. This file selects the
+//! worker for a run: the one with the lowest load, or for writers the one that their cells map to, since it
+//! already has their state.
 
 mod connection;
 mod files;

@@ -460,7 +460,7 @@ impl RequestBudget {
         self.lock().len()
     }
 
-    /// Records a call that is about to be made and returns its index, for [`RequestBudget::note`].
+    /// Records a call that is about to be made and returns its index, for [`RequestBudget::set_outcome`].
     pub fn begin_call(&self, service: Arc<str>, method: Method, path: String) -> usize {
         let span = (self.started.elapsed(), None);
         self.has_calls.store(true, Release);

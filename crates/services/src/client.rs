@@ -101,7 +101,7 @@ impl ServiceSet {
 
     /// Creates the services of a new config, which take over the state of these: connections, counts, and the
     /// health of every endpoint that remains. These services keep working for their remaining users and do
-    /// not change before [`ServiceSet::watch`] is called.
+    /// not change before [`ServiceSet::start_health_checks`] is called.
     ///
     /// # Errors
     /// All mistakes in the config.

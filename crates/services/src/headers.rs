@@ -1,11 +1,12 @@
 //! Rules for the headers of requests to services.
 //!
-//! There are two kinds of requests to a service. A *program* sets its headers itself, so [`check`] refuses
-//! those that only the gateway may set. A *proxied* request carries its client's headers. [`settle`] cleans
-//! them when the request arrives, before filters run: it removes headers of the client's connection, and
-//! claims that the client may not make. [`mark_forwarded`] completes them when the request is sent on: it
-//! removes hop-by-hop headers that a filter added (RFC 9110, section 7.6.1), and adds those that an
-//! intermediary must send: `Via`, `Forwarded` (`headers/forwarded.rs`) and `CDN-Loop` (RFC 8586).
+//! There are two kinds of requests to a service. A *program* sets its headers itself, so
+//! [`check_program_headers`] refuses those that only the gateway may set. A *proxied* request carries its
+//! client's headers. [`sanitize_headers`] cleans them when the request arrives, before filters run: it
+//! removes headers of the client's connection, and claims that the client may not make. [`mark_forwarded`]
+//! completes them when the request is sent on: it removes hop-by-hop headers that a filter added (RFC 9110,
+//! section 7.6.1), and adds those that an intermediary must send: `Via`, `Forwarded` (`headers/forwarded.rs`)
+//! and `CDN-Loop` (RFC 8586).
 
 pub mod forwarded;
 
@@ -29,7 +30,7 @@ pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 pub const MAX_HOPS: u8 = 8;
 /// The number of members of a list field that are read. A head has room for 60,000, and a request reads some
 /// of its lists several times. If further members would matter, the message is refused: see
-/// [`is_read_whole`].
+/// [`is_within_member_limit`].
 pub const MAX_MEMBERS: usize = 256;
 /// The maximum size in bytes of a call's request line and headers. Headers of the connection, the trace and
 /// the hops are added on top.
@@ -78,7 +79,7 @@ const FORBIDDEN_NAMES: [&str; 13] = [
 
 const FORBIDDEN_PREFIXES: [&str; 2] = ["proxy-", "orfa-"];
 
-/// Fields that may not be trailers (RFC 9110, section 6.5.1), in addition to claims and [`FORBIDDEN`]:
+/// Fields that may not be trailers (RFC 9110, section 6.5.1), in addition to claims and [`FORBIDDEN_NAMES`]:
 /// credentials, conditions, and fields that affect routing or the response.
 const HEAD_ONLY: [&str; 16] = [
     "authorization",
@@ -204,7 +205,8 @@ pub fn canonical_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a server behind a CGI-like interface may treat two field names as the same: see [`canonical`].
+/// Whether a server behind a CGI-like interface may treat two field names as the same: see
+/// [`canonical_name`].
 #[must_use]
 pub fn is_same_field(one: &HeaderName, other: &HeaderName) -> bool {
     let (one, other) = (one.as_str(), other.as_str());

@@ -2,7 +2,7 @@
 //! `*.example.org`, `10.0.0.0/8`.
 //!
 //! A permitted host is called as a service with default settings. Since a name can resolve to any address,
-//! the resolved address is checked on connect (`reach.rs`): a `*` permits the public internet, but no
+//! the resolved address is checked on connect (`address_check.rs`): a `*` permits the public internet, but no
 //! internal hosts (no SSRF).
 
 mod address_check;

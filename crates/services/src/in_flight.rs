@@ -65,8 +65,8 @@ impl<T: Clone + Send + Sync + 'static> InFlightMap<T> {
     /// is `None` if the work panicked. Must be called in a runtime.
     ///
     /// The work runs in a task of its own, whose long polls count for this site. It leaves its serving thread
-    /// only if it is movable itself ([`offload::OffloadPool::movable`]), whatever the requests that wait for
-    /// it.
+    /// only if it is movable itself ([`offload::OffloadPool::make_movable`]), whatever the requests that wait
+    /// for it.
     pub fn join<F>(
         self: &Arc<Self>,
         key: &WorkFingerprint,

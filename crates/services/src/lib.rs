@@ -6,10 +6,10 @@
 //! the party at fault. Only `gateway` turns them into HTTP responses.
 //!
 //! Read next: `call.rs` and `problem.rs` (the interface to the handlers), `config.rs` (the operator's
-//! settings), `client.rs` (the path of one request), `calls.rs` (several calls of one request), `flights.rs`
-//! (request coalescing across requests), `targets.rs` (endpoint selection), `hosts.rs` (external hosts that
-//! are not configured services), `transport.rs` (the part that a recording can replace), `fetch.rs` (requests
-//! of the gateway itself).
+//! settings), `client.rs` (the path of one request), `calls.rs` (several calls of one request),
+//! `in_flight.rs` (request coalescing across requests), `targets.rs` (endpoint selection), `hosts.rs`
+//! (external hosts that are not configured services), `transport.rs` (the part that a recording can replace),
+//! `fetch.rs` (requests of the gateway itself).
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod accept;

@@ -76,7 +76,7 @@ pub enum PathError {
 /// Parses a program's URL.
 ///
 /// # Errors
-/// URLs that are not of the form `http://service/path?query`, and paths that [`check`] refuses.
+/// URLs that are not of the form `http://service/path?query`, and paths that [`check_path`] refuses.
 pub fn parse_target(url: &str) -> Result<RequestTarget, PathError> {
     let (service, path_and_query) = split_url(url)?;
     Ok(RequestTarget { service: service.to_owned(), path_and_query })
@@ -119,9 +119,9 @@ pub fn check_path(path: &str) -> Result<(), PathError> {
     check_double_encoding(path)
 }
 
-/// Checks the start of a path that passed [`check`]. With an empty first segment, `//admin/x` is a host and a
-/// path to servers that parse it as a reference (RFC 3986, section 4.2), and another path to servers that
-/// merge consecutive slashes.
+/// Checks the start of a path that passed [`check_path`]. With an empty first segment, `//admin/x` is a host
+/// and a path to servers that parse it as a reference (RFC 3986, section 4.2), and another path to servers
+/// that merge consecutive slashes.
 ///
 /// # Errors
 /// [`PathError::EmptySegment`], also if the segment is empty only after decoding or cutting parameters.
@@ -148,9 +148,8 @@ pub fn check_start(path: &str) -> Result<(), PathError> {
 /// after `;`, and with consecutive slashes merged; non-ASCII bytes remain encoded. Returns `None` if the
 /// interpretations agree.
 ///
-/// # Errors
-/// The errors of [`check`], except for encoded slashes; and dot segments that were encoded twice, which a
-/// server that decodes once more would follow.
+/// # Errors The errors of [`check_path`], except for encoded slashes; and dot segments that were encoded
+/// twice, which a server that decodes once more would follow.
 pub fn lenient_path(path: &str) -> Result<Option<String>, PathError> {
     // Byte by byte, since this runs for every request, and most paths are short.
     let is_special = |byte: u8| matches!(byte, b'%' | b'.' | b'\\' | b';');
@@ -174,8 +173,8 @@ pub fn lenient_path(path: &str) -> Result<Option<String>, PathError> {
     Ok((reading != path).then_some(reading))
 }
 
-/// Whether a path, once decoded, contains a `.` or `..` segment, also with parameters. Unlike [`check`], it
-/// treats malformed escapes as text.
+/// Whether a path, once decoded, contains a `.` or `..` segment, also with parameters. Unlike [`check_path`],
+/// it treats malformed escapes as text.
 #[must_use]
 pub fn has_dot_segment(path: &str) -> bool {
     has_dot_part(&percent_decode_lossy(path.as_bytes()))
@@ -190,8 +189,8 @@ fn has_dot_part(text: &[u8]) -> bool {
 /// unreserved characters in the path are decoded (RFC 3986, sections 2.1 and 6.2.2.2). Returns `None` if the
 /// text is in normal form already.
 ///
-/// A decoded `%2e` can complete a dot segment, so the result must be checked by [`reading`]. A path with a
-/// malformed escape keeps all of its escapes: decoded in part, `%%32e` would become `%2e`. [`reading`]
+/// A decoded `%2e` can complete a dot segment, so the result must be checked by [`lenient_path`]. A path with
+/// a malformed escape keeps all of its escapes: decoded in part, `%%32e` would become `%2e`. [`lenient_path`]
 /// refuses such a path.
 #[must_use]
 pub fn normalize_target(target: &str) -> Option<String> {
@@ -325,7 +324,7 @@ fn percent_decode(text: &str) -> Result<Vec<u8>, PathError> {
     Ok(decoded)
 }
 
-/// Like [`decode`], but appends the result to `decoded`.
+/// Like [`percent_decode`], but appends the result to `decoded`.
 fn percent_decode_into(decoded: &mut Vec<u8>, text: &str) -> Result<(), PathError> {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {

@@ -36,7 +36,8 @@ pub(crate) struct ReceivedBody {
     coding: Option<ContentCoding>,
 }
 
-/// Reads a whole body, and changes the headers to match it once it is [`decoded`](ReceivedBody::decoded).
+/// Reads a whole body, and changes the headers to match it once it is
+/// [`decoded`](ReceivedBody::into_decoded).
 pub(crate) async fn receive(
     headers: &mut HeaderMap,
     body: StreamedServiceBody,

@@ -84,7 +84,7 @@ impl UpstreamService {
     /// Checks whether a program may call this path.
     ///
     /// # Errors
-    /// The errors of [`path::check`], and paths that the service's `paths` do not permit.
+    /// The errors of [`path::check_path`], and paths that the service's `paths` do not permit.
     pub fn check_path(&self, path: &str) -> Result<(), PathError> {
         path::check_path(path)?;
         path::check_start(path)?;

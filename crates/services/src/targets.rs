@@ -1,7 +1,7 @@
 //! Load balancing: the endpoints of a service, and the choice of an endpoint for each request.
 //!
 //! Each address of each target is an endpoint ([`EndpointPeer`]). A request goes to the endpoint with the
-//! fewest requests in flight. Endpoints that fail are ejected for a while (`standing.rs`); if all are
+//! fewest requests in flight. Endpoints that fail are ejected for a while (`endpoint_health.rs`); if all are
 //! ejected, all are tried. Names are resolved again periodically (`names.rs`), and health checks run if the
 //! config enables them (`checks.rs`), in tasks that end with the [`ServiceEndpoints`].
 

@@ -12,8 +12,8 @@ use crate::error::CallError;
 use crate::problem::{AnswerTimeout, GatewayOverloaded, ToProblem, UnfinishedResponse};
 
 /// Makes the computation of a response movable: it runs in the pool for a while if it requests that by
-/// [`offload::leave`]. The payer is charged for the work; `budget` is the budget of the calls made for the
-/// response.
+/// [`offload::move_to_pool`]. The payer is charged for the work; `budget` is the budget of the calls made for
+/// the response.
 ///
 /// # Errors [`AnswerTimeout`] when the budget's deadline cannot be met. If the pool is overloaded,
 /// [`GatewayOverloaded`] if no call was sent to a service, otherwise [`UnfinishedResponse`].
@@ -30,7 +30,7 @@ pub fn make_movable<T: Send + 'static>(
 }
 
 /// Returns the error of a response that the pool did not compose. `budget` is the budget of the calls made
-/// for it; see [`movable`].
+/// for it; see [`make_movable`].
 #[must_use]
 pub fn composition_error(error: OffloadError, budget: &RequestBudget) -> Box<dyn ToProblem> {
     match offload_call_error(error) {

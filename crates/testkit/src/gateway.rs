@@ -62,8 +62,8 @@ impl GatewayProcess {
         self.start_successor_with(Command::new(binary)).await
     }
 
-    /// Like [`GatewayProcess::successor`], with another command that receives the arguments, such as one with
-    /// another environment.
+    /// Like [`GatewayProcess::start_successor`], with another command that receives the arguments, such as
+    /// one with another environment.
     ///
     /// # Panics
     /// Panics with the log if the gateway ends before it listens.

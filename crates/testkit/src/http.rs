@@ -1,7 +1,7 @@
 //! A small HTTP client: one connection, without caching or retries.
 //!
-//! [`request`] is for well-formed requests, [`raw`] for malformed ones, [`HeldConnection`] for requests that
-//! share a connection or are aborted.
+//! [`request`] is for well-formed requests, [`send_raw`] for malformed ones, [`HeldConnection`] for requests
+//! that share a connection or are aborted.
 
 use std::net::SocketAddr;
 

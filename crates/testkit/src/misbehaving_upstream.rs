@@ -22,7 +22,8 @@
 //! | `/gigabyte` | 200, 1 GiB |
 //! | `/bomb` | 200, 1 GiB in 1 MiB of gzip |
 //!
-//! Tests never sleep: they await [`MisbehavingUpstream::seen`] and [`MisbehavingUpstream::closed`].
+//! Tests never sleep: they await [`MisbehavingUpstream::wait_for_request`] and
+//! [`MisbehavingUpstream::wait_for_close`].
 
 mod request;
 mod responses;

@@ -118,7 +118,7 @@ impl FrameConnection {
     }
 }
 
-/// The number of streams that [`reset_untaken`] opens.
+/// The number of streams that [`reset_blocked_streams`] opens.
 const UNTAKEN_STREAMS: u32 = 40;
 /// The fewest of them that must exceed the budget of a connection, by the size of their answers.
 const LEAST_RESETS: usize = 10;

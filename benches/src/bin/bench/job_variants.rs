@@ -2,8 +2,8 @@
 //! with Cap'n Web and with programs on workerd, from three distances. Measures requests, round trips, bytes
 //! and latency, and without a distance the CPU time of all processes between the client and the services.
 //!
-//! `asks.rs` implements the variants, and `world.rs` starts the servers. The variants of a job take turns.
-//! All responses have to be equal.
+//! `implementations.rs` implements the variants, and `servers.rs` starts the servers. The variants of a job
+//! take turns. All responses have to be equal.
 
 mod implementations;
 mod servers;

@@ -2,9 +2,9 @@
 //! variant of a client, at three distances (the paper's figures 7 to 9); and the throughput of the reading
 //! one where Strapi shares a core with the servers in front of it (its table 5b).
 //!
-//! `workflow.rs` has the workflows, and how a client runs them with REST and GraphQL. `way.rs` names the
+//! `workflow.rs` has the workflows, and how a client runs them with REST and GraphQL. `variant.rs` names the
 //! variants, and `cell.rs` assigns them to cells. `program.rs` sends programs, to ORFA and to workerd.
-//! `world.rs` starts everything: the Strapi of `examples/strapi`, the two hosts next to it, and a simulated
+//! `servers.rs` starts everything: the Strapi of `examples/strapi`, the two hosts next to it, and a simulated
 //! distance in front of each. `figures.rs` produces the table and the headlines. Every request of every
 //! variant carries the same credential, which reaches Strapi.
 //!

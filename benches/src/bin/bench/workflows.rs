@@ -5,8 +5,8 @@
 //!
 //! Two more workflows of the same kind use the marketplace with its databases.
 //!
-//! `workflow.rs` has the workflows, `asks.rs` the variants, `world.rs` the servers, and `standins.rs`
-//! implements Memos and Gitea.
+//! `workflow.rs` has the workflows, `implementations.rs` the variants, `servers.rs` the servers, and
+//! `standins.rs` implements Memos and Gitea.
 
 mod implementations;
 mod servers;

@@ -1,9 +1,9 @@
 //! `make demo`: the same questions in five to nine variants, over a distance of 93 ms.
 //!
-//! `world.rs` starts the marketplace, the gateway as its release binary, and the simulated distance. The
+//! `servers.rs` starts the marketplace, the gateway as its release binary, and the simulated distance. The
 //! questions, and the way a REST client answers them, are in `benches::jobs`. `measure.rs` runs the variants
-//! and checks that their answers are equal, `picture.rs` formats the results, and `stranger.rs` shows the
-//! effect of an endless program on other clients. The figures are written to `target/demo.json`.
+//! and checks that their answers are equal, `rendering.rs` formats the results, and `abusive_client.rs` shows
+//! the effect of an endless program on other clients. The figures are written to `target/demo.json`.
 
 mod abusive_client;
 mod measure;

@@ -1,9 +1,10 @@
 //! A gateway under callgrind, and its instruction counts.
 //!
-//! Counting is disabled until [`CallgrindGateway::begin`]: starting up takes most of the instructions, and is
-//! irrelevant for requests. The gateway is controlled with `vgdb`, which is part of valgrind. Each dump is a
-//! file in callgrind's format: for each function a line `fn=(1) name`, or `fn=(1)` if the name is known,
-//! followed by lines with a position and a count. A line after `calls=` has the count of a called function.
+//! Counting is disabled until [`CallgrindGateway::start_counting`]: starting up takes most of the
+//! instructions, and is irrelevant for requests. The gateway is controlled with `vgdb`, which is part of
+//! valgrind. Each dump is a file in callgrind's format: for each function a line `fn=(1) name`, or `fn=(1)`
+//! if the name is known, followed by lines with a position and a count. A line after `calls=` has the count
+//! of a called function.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;

@@ -17,7 +17,7 @@ pub(super) fn notify_reloaded() {
     notify("READY=1\nSTATUS=serving");
 }
 
-/// Reports that the config is being read again; [`reloaded`] follows in any case.
+/// Reports that the config is being read again; [`notify_reloaded`] follows in any case.
 pub(super) fn notify_reloading() {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;

@@ -8,8 +8,8 @@
 //! 4. The old one sends `yours`, stops accepting and drains.
 //! 5. The new one replaces the old one's Unix socket with its own.
 //!
-//! If the new process ends before it is ready, the old one continues unaffected. `take.rs` is the new
-//! process's side, `give.rs` the old one's. No network connection is opened here.
+//! If the new process ends before it is ready, the old one continues unaffected. `handover_client.rs` is the
+//! new process's side, `handover_server.rs` the old one's. No network connection is opened here.
 
 mod handover_client;
 mod handover_server;

@@ -210,7 +210,7 @@ impl GuestModule<'_> {
 }
 
 /// The second half of all host functions that return bytes: the module has allocated memory at this address.
-/// Writes the next part, and returns [`shim::AGAIN`] if further ones are left.
+/// Writes the next part, and returns [`shim::CALL_AGAIN`] if further ones are left.
 pub(super) fn finish(mut caller: Caller<'_, FilterHost>, address: u32) -> u32 {
     let host = caller.data_mut();
     let (Some(mut gift), Some(memory)) = (host.pending_allocation.take(), host.memory) else {

@@ -97,7 +97,7 @@ fn encode_brotli(text: &[u8]) -> io::Result<Vec<u8>> {
     Ok(encoder.into_inner())
 }
 
-/// Returns the log2 of the smallest window that holds a text of this length, up to [`WIDE_WINDOW`].
+/// Returns the log2 of the smallest window that holds a text of this length, up to [`MAX_WINDOW`].
 fn window_log(length: u64) -> u32 {
     (u64::BITS - length.leading_zeros()).clamp(10, MAX_WINDOW)
 }

@@ -213,7 +213,7 @@ impl JwksSource {
         self.fetches.borrow().1.is_none_or(|began| began.elapsed() >= COOLDOWN)
     }
 
-    /// Waits until more than `count` fetches have finished, at most for [`PATIENCE`].
+    /// Waits until more than `count` fetches have finished, at most for [`KEY_WAIT_TIMEOUT`].
     async fn wait_for_fetch(&self, count: u64) {
         let mut fetches = self.fetches.subscribe();
         let _ = timeout(KEY_WAIT_TIMEOUT, fetches.wait_for(|(done, _)| *done > count)).await;

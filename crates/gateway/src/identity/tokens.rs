@@ -55,7 +55,7 @@ struct ValidTokenCache([Mutex<TokenShard>; SHARDS]);
 #[derive(Default)]
 struct TokenShard {
     by_hash: HashMap<KeyHash, CachedClaims>,
-    /// The memory of the callers, see [`size`].
+    /// The memory of the callers, see [`cached_size`].
     bytes: usize,
 }
 

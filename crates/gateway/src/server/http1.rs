@@ -5,7 +5,7 @@
 //! input, and both together cost more than a strict one.
 //!
 //! `http1/head.rs` parses the head of a request, `wire.rs` contains the connection and the request body,
-//! `answer.rs` writes the response.
+//! `response_head.rs` writes the response.
 
 mod head;
 mod response_head;

@@ -2,10 +2,10 @@
 //! limits the resources that clients use.
 //!
 //! One task accepts requests and transfers frames, each request has a task of its own (`http2/stream.rs`),
-//! and the tasks of a connection take turns (`http2/turns.rs`). A poll reads no more frames than a turn has
-//! room for (`http2/frames.rs`). A connection ends after an idle timeout, when it stalls, when its table of
-//! fields keeps much memory (`http2/field_blocks.rs`), when many of its frames are unread
-//! (`http2/unread.rs`), or when its frames amount to a flood (`http2/traffic.rs`).
+//! and the tasks of a connection take turns (`http2/request_turns.rs`). A poll reads no more frames than a
+//! turn has room for (`http2/frames.rs`). A connection ends after an idle timeout, when it stalls, when its
+//! table of fields keeps much memory (`http2/field_blocks.rs`), when many of its frames are unread
+//! (`http2/unread_frames.rs`), or when its frames amount to a flood (`http2/traffic.rs`).
 //!
 //! Two kinds of malformed messages are accepted, since h2 drops the invalid parts before it returns them: a
 //! fragment in `:path`, which HTTP/1.1 refuses, and pseudo-header fields in trailers (RFC 9113, 8.1). Neither
@@ -65,7 +65,7 @@ const MAX_RESET_STREAMS: usize = 32;
 const RESET_STREAM_DURATION: Duration = Duration::from_secs(1);
 /// The interval between checks for progress.
 const CHECK_INTERVAL: Duration = Duration::from_secs(15);
-/// The timeout for the response to a ping, which is sent after [`IDLE`] without input.
+/// The timeout for the response to a ping, which is sent after [`IDLE_TIMEOUT`] without input.
 const PONG_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection and its state.

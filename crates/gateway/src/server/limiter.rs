@@ -309,7 +309,7 @@ impl ConnectionPermit {
         self.reserve_unreported(resource, own, amount).map_err(|limit| self.limiter.count_refusal(limit))
     }
 
-    /// Like [`Self::take_shared`], without a report of the limit that was reached.
+    /// Like [`Self::reserve_shared`], without a report of the limit that was reached.
     fn reserve_unreported(
         &self,
         resource: &LimitedResource,
@@ -354,7 +354,7 @@ impl ConnectionPermit {
         Ok(HandshakePermit(self))
     }
 
-    /// Starts a request over HTTP/2. It is counted even above the limit: see [`Self::is_crowded`].
+    /// Starts a request over HTTP/2. It is counted even above the limit: see [`Self::exceeds_request_limit`].
     pub(crate) fn start_request(self: &Arc<Self>) -> RequestPermit {
         self.usages().for_each(|usage| _ = usage.requests.fetch_add(1, Relaxed));
         RequestPermit(Arc::clone(self))
@@ -427,9 +427,9 @@ impl ConnectionPermit {
         self.reserve_up_to(1, bytes).map_err(|limit| self.limiter.count_refusal(limit))
     }
 
-    /// Like [`Self::keep`], for bytes of a response that is read before it is sent. They are refused above
-    /// half of the limits, so that other responses can be sent meanwhile. This is not reported as a limit
-    /// that was reached: the response is sent as it arrives instead.
+    /// Like [`Self::reserve_unsent`], for bytes of a response that is read before it is sent. They are
+    /// refused above half of the limits, so that other responses can be sent meanwhile. This is not reported
+    /// as a limit that was reached: the response is sent as it arrives instead.
     ///
     /// # Errors
     /// Fails if the connection, its network or all clients together have too many bytes to receive for that.
@@ -503,7 +503,8 @@ impl ReceivedAccounts for ResponseAccounts {
 
 impl RequestPermit {
     /// Counts an answer over HTTP/2 of at least this many bytes. Such answers have an account of their own,
-    /// so that long ones, which are counted by [`ConnectionPermit::keep`], do not displace the short ones.
+    /// so that long ones, which are counted by [`ConnectionPermit::reserve_unsent`], do not displace the
+    /// short ones.
     ///
     /// # Errors
     /// Fails if the network or all clients together have too many bytes to receive already.
@@ -550,7 +551,7 @@ fn try_add(counter: &AtomicU64, amount: u64, most: u64) -> bool {
     try_add_more(counter, 0, amount, most)
 }
 
-/// Like [`take`], for a user that has taken `own` already: an amount above the maximum is admitted if no
+/// Like [`try_add`], for a user that has taken `own` already: an amount above the maximum is admitted if no
 /// others have taken any.
 fn try_add_more(counter: &AtomicU64, own: u64, amount: u64, most: u64) -> bool {
     let more = |taken: u64| (taken == own || taken.saturating_add(amount) <= most).then(|| taken + amount);

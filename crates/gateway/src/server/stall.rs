@@ -16,8 +16,8 @@ pub(crate) struct StallTimer {
 }
 
 impl StallTimer {
-    /// Whether the stall has reached the limit since the last [`StallTimer::end`]. Otherwise the task is
-    /// woken when it has.
+    /// Whether the stall has reached the limit since the last [`StallTimer::end_stall`]. Otherwise the task
+    /// is woken when it has.
     pub(crate) fn is_over(&mut self, limit: Duration, context: &mut Context<'_>) -> bool {
         let (_, sleep) = self.current_stall.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(limit))));
         sleep.as_mut().poll(context).is_ready()
@@ -54,7 +54,7 @@ pub(crate) struct CoarseStallTimer {
     clock: Option<Pin<Box<Sleep>>>,
     /// Whether the timer is registered to wake the task.
     is_set: bool,
-    /// Whether `since` is the start of the wait that [`CoarseStallTimer::is_over_in`] measures.
+    /// Whether `since` is the start of the wait that [`CoarseStallTimer::is_over_since_call`] measures.
     has_begun: bool,
 }
 

@@ -3,8 +3,8 @@
 //! The probe yields and runs again once the thread has polled for new input and gone through its run queue,
 //! which is the path of a request from its socket to its first line of code. Tasks for which that run queue
 //! has no room wait in the global queue (`global_queue.rs`); the longer wait counts. Only the part of the
-//! time in which the gateway itself ran counts (`own.rs`). The probe sleeps while there are no requests or
-//! shedding is off.
+//! time in which the gateway itself ran counts (`process_times.rs`). The probe sleeps while there are no
+//! requests or shedding is off.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};

@@ -147,7 +147,7 @@ impl SpanQueue {
         }
     }
 
-    /// Waits for spans, and then for more of them until [`COLLECT`] has passed, unless there is a whole
+    /// Waits for spans, and then for more of them until [`BATCH_DELAY`] has passed, unless there is a whole
     /// batch. Returns the next batch, and whether the exporter is ending. Thousands of spans at once would
     /// take milliseconds to encode and to free.
     async fn next_batch(&self) -> (Vec<OtlpSpan>, bool) {

@@ -1,5 +1,5 @@
 //! Conversion of a schema's text to a [`SubgraphSchema`]: the types here, their elements in
-//! `read/elements.rs`.
+//! `subgraph_reader/elements.rs`.
 
 mod elements;
 

@@ -3,7 +3,8 @@
 //!
 //! An object that a document already contains in the requested form is copied in one piece (`copy.rs`). For
 //! other objects the values are searched (`scan.rs`) and written field by field. A missing value at a
-//! non-null position is an error (`told.rs`), and null propagates to the closest nullable ancestor (6.4.4).
+//! non-null position is an error (`response_errors.rs`), and null propagates to the closest nullable ancestor
+//! (6.4.4).
 
 mod copy;
 mod response_errors;

@@ -26,7 +26,7 @@ impl<'r> SlotValue<'r> {
         }
     }
 
-    /// Like [`SlotValue::place`], but with a reserved number for values without a location.
+    /// Like [`SlotValue::location`], but with a reserved number for values without a location.
     pub(super) fn location_or_max(self) -> u64 {
         self.location().unwrap_or(u64::MAX)
     }

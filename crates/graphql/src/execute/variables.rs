@@ -36,7 +36,7 @@ struct DeclaredVariable {
 }
 
 /// The work of coercing variables up to which it does not matter that they may be spelled for each service
-/// (`long.rs`).
+/// (`spelled_values.rs`).
 const SHORT_WORK: usize = 2 << 10;
 /// The maximum nesting depth of lists and input objects in a value.
 const MAX_DEPTH: usize = 200;
@@ -55,8 +55,8 @@ struct CoercionError {
 }
 
 impl CoercedVariables {
-    /// Estimates the work of [`Self::coerce`], for [`offload::leave_for`]. Long values are spelled for each
-    /// service. Only the length is returned if it exceeds [`SHORT_TEXT`]: counting the values would take
+    /// Estimates the work of [`Self::coerce`], for [`offload::move_if_long`]. Long values are spelled for
+    /// each service. Only the length is returned if it exceeds [`SHORT_TEXT`]: counting the values would take
     /// long, too.
     pub(crate) fn coercion_work(plan: &QueryPlan, given: &[u8]) -> usize {
         if plan.variables.is_empty() {
@@ -247,7 +247,7 @@ impl CoercedVariables {
 }
 
 /// Returns the given values in the order of a plan's variables. Duplicate names have been rejected before
-/// (`serve/ask.rs`).
+/// (`serve/graphql_request.rs`).
 fn given_values<'g>(plan: &QueryPlan, given: JsonNode<'g>) -> Vec<Option<JsonNode<'g>>> {
     let numbers: HashMap<&[u8], usize> =
         plan.variables.iter().enumerate().map(|(number, known)| (known.name.as_bytes(), number)).collect();

@@ -1,11 +1,11 @@
 //! Limits on a document: its size with fragments resolved is computed before anything processes the
 //! expansion.
 //!
-//! The text is checked first (`text.rs`), then the fragments (`fragments.rs`), then every operation and every
-//! fragment, even unused ones (`figures.rs`). Each fragment is counted once, so the time is linear in the
-//! document's size. These limits bound the work of two further checks, which traverse the expansion: how
-//! often a field is selected at one place (here), and whether fields with the same response key can be merged
-//! (`overlap.rs`).
+//! The text is checked first (`document_text.rs`), then the fragments (`fragments.rs`), then every operation
+//! and every fragment, even unused ones (`selection_sizes.rs`). Each fragment is counted once, so the time is
+//! linear in the document's size. These limits bound the work of two further checks, which traverse the
+//! expansion: how often a field is selected at one place (here), and whether fields with the same response
+//! key can be merged (`overlap.rs`).
 
 pub(crate) mod document_text;
 pub(crate) mod fragments;
@@ -26,8 +26,8 @@ use selection_sizes::{FigureBook, SelectionSizes};
 
 /// The maximum number of selections with the same response key at one place.
 const MAX_SAME_KEY: usize = 300;
-/// The maximum nesting of [`figures::LISTS`] in introspection. Each list multiplies the size of the result by
-/// the thousands of fields of a large schema; common tools nest one list.
+/// The maximum nesting of [`selection_sizes::INTROSPECTION_LISTS`] in introspection. Each list multiplies the
+/// size of the result by the thousands of fields of a large schema; common tools nest one list.
 const MAX_LIST_NESTING: u32 = 2;
 /// The maximum nesting of selections, with fragments resolved. It bounds the recursion over selections.
 const MAX_NESTING: u32 = 200;

@@ -1,7 +1,7 @@
 //! The plan cache, by document. When it exceeds its memory limit, plans without repeated use are evicted
 //! first.
 //!
-//! A plan is charged with its own memory (`weight.rs`) and its document's text. Eviction uses the clock
+//! A plan is charged with its own memory (`plan_memory.rs`) and its document's text. Eviction uses the clock
 //! algorithm: an entry at the head of the queue that was used since it was queued is requeued once. A flood
 //! of one-time documents therefore does not evict plans that are in use.
 //!

@@ -38,7 +38,7 @@ fn list_bytes<T>(items: &[T], below: impl Fn(&T) -> usize) -> usize {
     size_of_val(items) + slice_bytes(items, below)
 }
 
-/// Like [`list`], for a list without unused capacity.
+/// Like [`list_bytes`], for a list without unused capacity.
 fn slice_bytes<T>(items: &[T], below: impl Fn(&T) -> usize) -> usize {
     ALLOCATION_OVERHEAD + size_of_val(items) + items.iter().map(below).sum::<usize>()
 }

@@ -3,7 +3,7 @@
 //!
 //! Fields are collected (`collect.rs`) once for each document. A shape is a selection at a position; if
 //! objects may be of several types, it has a list of fields for each type that differs. Objects that can be
-//! copied as a whole are detected here, too (`copied.rs`).
+//! copied as a whole are detected here, too (`copied_fields.rs`).
 
 mod collect;
 mod copied_fields;
@@ -51,7 +51,8 @@ pub(crate) struct ShapeVariant {
     pub(crate) steps: usize,
     /// Whether the order of the fields depends on variables.
     pub(crate) has_variable_order: bool,
-    /// The slot whose object the fields are copied from, if that is possible in one pass (`copied.rs`).
+    /// The slot whose object the fields are copied from, if that is possible in one pass
+    /// (`copied_fields.rs`).
     pub(crate) copy_slot: Option<SlotId>,
     /// The number of values that are read for the fields.
     pub(crate) read_count: usize,

@@ -34,7 +34,7 @@ static ALLOWED_HEADERS: [HeaderName; 10] = [
 /// The maximum length of a header's value in bytes. Clients and proxies reject responses whose head exceeds
 /// some 64 KiB.
 const MAX_VALUE_BYTES: u32 = 4096;
-/// The maximum length of a name. Longer names are not in [`ALLOWED`].
+/// The maximum length of a name. Longer names are not in [`ALLOWED_HEADERS`].
 const MAX_NAME_BYTES: u32 = 64;
 
 pub(super) fn add_to_linker(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {

@@ -228,7 +228,7 @@ impl QueryGuest {
     }
 
     /// Returns the document of a response, parsed on first use, which may take another part of the call. A
-    /// long response has to be parsed by [`QueryGuest::index`] first.
+    /// long response has to be parsed by [`QueryGuest::index_document`] first.
     pub(super) fn document(
         &mut self,
         function: &'static str,

@@ -62,7 +62,7 @@ pub(super) enum PartOutcome<R> {
     Copy { bytes: Bytes, address: u32, result: Option<R> },
 }
 
-/// Runs a host function like [`super::call`], but in parts: calls `step` until it is done.
+/// Runs a host function like [`super::call_host_function`], but in parts: calls `step` until it is done.
 pub(super) async fn call_in_steps<R: RecordedResult + Send>(
     caller: &mut Caller<'_, QueryGuest>,
     function: &'static str,

@@ -4,7 +4,7 @@
 //! level starts with punctuation or a keyword: a bracket, a prefix, an operator whose operand can contain
 //! another one, a word such as `new`. All of these are counted, even if they are closed again or part of a
 //! string, so that the number is never too small. In typical programs it is a tenth of the bytes. Programs
-//! that exceed [`MAX`] are rejected.
+//! that exceed [`MAX_LEVELS`] are rejected.
 
 /// The maximum number of levels: three times as many as 32 KiB of typical TypeScript have.
 pub(super) const MAX_LEVELS: usize = 10_000;

@@ -214,7 +214,7 @@ impl OutgoingBytes {
         self.tail.advance(count.min(self.tail.len()));
     }
 
-    /// Begins a frame; returns its start, for [`OutgoingBytes::end`].
+    /// Begins a frame; returns its start, for [`OutgoingBytes::end_frame`].
     fn begin_frame(&mut self, kind: u8, run: u32) -> usize {
         if self.tail.len() >= MAX_TAIL {
             self.parts.push_back(self.tail.split().freeze());

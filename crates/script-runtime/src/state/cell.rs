@@ -211,8 +211,8 @@ pub(crate) enum CompactionCheck {
     Done,
     /// The store should get this text, at this version.
     Store(u64, Bytes),
-    /// The compaction takes long: it continues with [`StateCell::history`]. Whether the store should get the
-    /// text.
+    /// The compaction takes long: it continues with [`StateCell::start_history`]. Whether the store should
+    /// get the text.
     Long(bool),
 }
 
@@ -343,7 +343,7 @@ impl StateCell {
         write
     }
 
-    /// Takes the tree out of the cell, until [`StateCell::restore`].
+    /// Takes the tree out of the cell, until [`StateCell::restore_draft`].
     pub(crate) fn take_draft(&mut self) -> CellDraft {
         self.has_draft = true;
         let tree = self.tree.take();

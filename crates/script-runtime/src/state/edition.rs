@@ -118,7 +118,7 @@ impl StateView {
     /// none.
     ///
     /// # Errors
-    /// As [`StateView::write`].
+    /// As [`StateView::write_ticket`].
     pub async fn initialisation_ticket(
         &self,
         ask: StateRequest<'_>,

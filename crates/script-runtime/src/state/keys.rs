@@ -33,7 +33,7 @@ impl StoreKeys {
         format!("{}/at/{path}\n{key}", self.service).into()
     }
 
-    /// Returns the cell's own key, given a key below [`StoreKeys::all_instances`].
+    /// Returns the cell's own key, given a key below [`StoreKeys::instances_prefix`].
     pub(crate) fn local_key(cell: &str) -> &str {
         cell.split_once('\n').map_or("", |(_, own)| own)
     }

@@ -70,7 +70,7 @@ impl GroupTable {
 }
 
 impl WriteDomain {
-    /// Whether a key below [`StoreKeys::all_instances`] is that of a scattered cell.
+    /// Whether a key below [`StoreKeys::instances_prefix`] is that of a scattered cell.
     pub(crate) fn is_scattered(&self, key: &str) -> bool {
         self.scattered.iter().any(|own| **own == *StoreKeys::local_key(key))
     }

@@ -127,7 +127,7 @@ impl ReadTicket {
     }
 
     /// Returns the frames that the worker must receive before the run, or some of them: see
-    /// [`ReadTicket::is_behind`]. The run reads the version that is durable at this time.
+    /// [`ReadTicket::has_more_frames`]. The run reads the version that is durable at this time.
     pub fn collect_frames(&mut self, worker: u32) -> Vec<PrecedingFrame> {
         self.0.collect_frames(worker, false).1
     }
@@ -190,7 +190,7 @@ impl WriteTicket {
     }
 
     /// Returns the frames that the worker must receive before the run, or some of them: see
-    /// [`WriteTicket::is_behind`].
+    /// [`WriteTicket::has_more_frames`].
     pub fn collect_frames(&mut self, worker: u32) -> Vec<PrecedingFrame> {
         let (generation, frames) = self.view.collect_frames(worker, true);
         self.generation = generation;
@@ -270,8 +270,8 @@ impl WriteTicket {
         self.permit.take().map(|permit| (path, permit))
     }
 
-    /// Records that a worker got the run: until [`WriteTicket::end`] or a commit, dropping the ticket is like
-    /// [`WriteTicket::give_up`].
+    /// Records that a worker got the run: until [`WriteTicket::mark_ended`] or a commit, dropping the ticket
+    /// is like [`WriteTicket::abandon`].
     pub(crate) fn mark_started(&mut self) {
         self.is_started = true;
     }

@@ -141,7 +141,7 @@ impl WorkAllowance {
     /// Takes units.
     ///
     /// # Errors
-    /// [`EditError::Long`] if not as many are left.
+    /// [`EditError::OverAllowance`] if not as many are left.
     pub(crate) fn spend(&mut self, units: usize) -> Result<(), EditError> {
         self.0 = self.0.checked_sub(units).ok_or(EditError::OverAllowance)?;
         Ok(())

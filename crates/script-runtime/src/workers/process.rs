@@ -59,8 +59,8 @@ pub(super) struct WorkerSockets {
 /// Resolves to whether a process reported a full heap before it ended.
 pub(super) type HeapExhaustion = JoinHandle<bool>;
 
-/// The gateway's own binary, which sandboxes itself and then becomes a worker: [`crate::confined`] handles
-/// the arguments after these.
+/// The gateway's own binary, which sandboxes itself and then becomes a worker: [`crate::exec_sandboxed`]
+/// handles the arguments after these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerLauncher {
     /// The path of the binary.

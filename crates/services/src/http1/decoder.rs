@@ -201,7 +201,7 @@ impl BodyDecoder {
     /// Handles the end of the connection.
     ///
     /// # Errors
-    /// [`FramingError::Short`] if the body is incomplete.
+    /// [`FramingError::Incomplete`] if the body is incomplete.
     fn end_of_input(&mut self) -> Result<(), FramingError> {
         let (next, end) = match self {
             Self::UntilClose | Self::Done => (Self::Done, Ok(())),

@@ -47,7 +47,7 @@ impl ReceiveBuffer {
         Self { max_read_size: MAX_REQUEST_READ, ..Self::default() }
     }
 
-    /// Sets the largest read, [`MAX_REQUEST_STEP`] or [`SHORT_REQUEST_STEP`].
+    /// Sets the largest read, [`MAX_REQUEST_READ`] or [`SHORT_REQUEST_READ`].
     pub fn use_short_reads(&mut self, is_short: bool) {
         self.max_read_size = if is_short { SHORT_REQUEST_READ } else { MAX_REQUEST_READ };
         self.read_size = self.read_size.min(self.max_read_size);

@@ -133,7 +133,7 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
     }
 
     /// Writes the available data, and returns whether anything was written. A connection that accepts no more
-    /// data is not an error here: see [`Self::failure`].
+    /// data is not an error here: see [`Self::take_failure`].
     ///
     /// # Errors
     /// The error of the body.

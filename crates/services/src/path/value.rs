@@ -22,7 +22,7 @@ pub fn percent_encode(text: &str) -> String {
 /// Whether a value can be a path segment, or a part of one: it is not empty, `.` or `..`, and has no slash,
 /// backslash or control character that a server may interpret. It must also not become `.` or `..` for
 /// servers that cut parameters (`..;x`) or decode twice (`%2e%2e`). The rules agree with
-/// [`check`](super::check), so that accepted values are not refused later.
+/// [`check`](super::check_path), so that accepted values are not refused later.
 #[must_use]
 pub fn is_safe_segment(text: &str) -> bool {
     let is_plain = |letter: char| !matches!(letter, '/' | '\\') && !letter.is_control();

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 /// The number of consecutive failures after which an endpoint is ejected.
 const EJECTION_FAILURES: u32 = 3;
-/// The number of 500 responses among the last [`ANSWERS`] after which an endpoint is ejected.
+/// The number of 500 responses among the last [`ERROR_WINDOW`] after which an endpoint is ejected.
 const EJECTION_ERRORS: u32 = 8;
-/// The number of responses that [`ERRORS`] applies to.
+/// The number of responses that [`EJECTION_ERRORS`] applies to.
 const ERROR_WINDOW: u32 = 16;
 /// The shortest and the longest pause of an ejection.
 const EJECTION_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -61,7 +61,7 @@ pub(crate) struct EndpointHealth {
     check_streak: AtomicU32,
 }
 
-/// The bit of [`EndpointHealth::heard`] for successful checks.
+/// The bit of [`EndpointHealth::check_streak`] for successful checks.
 const HEALTHY_BIT: u32 = 1 << 31;
 
 impl EndpointHealth {

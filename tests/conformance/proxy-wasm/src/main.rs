@@ -3,7 +3,7 @@
 //! A row is a script, an exchange and the expected results (`rows.rs` defines its fields, README.md describes
 //! them for authors). For each module that can run it, it becomes a case with its own filter and its own
 //! service (`service.rs`). A host (`host.rs`) starts one process for all cases that load, and one process for
-//! each case that it has to refuse. Each case is then played (`client.rs`) and judged (`judge.rs`). Nothing
+//! each case that it has to refuse. Each case is then played (`client.rs`) and judged (`verdict.rs`). Nothing
 //! sleeps: a chunk that has to come later waits for a line of the module's log.
 
 mod case;

@@ -10,7 +10,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "thread",
         "`limits.memory`",
         "crates/filter/src/host.rs",
-        "crates/filter/src/tests/bad.rs: limits_end_endless_loops_and_memory_growth",
+        "crates/filter/src/tests/faulty_modules.rs: limits_end_endless_loops_and_memory_growth",
     ),
     bound(
         "body held by a filter",
@@ -26,7 +26,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`MAX_PAIRS`, `MAX_BYTES`",
         "crates/filter/src/message.rs",
-        "crates/filter/src/tests/bad.rs: limits_number_of_headers",
+        "crates/filter/src/tests/faulty_modules.rs: limits_number_of_headers",
     ),
     bound(
         "calls of a filter",
@@ -74,7 +74,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`MAX_PROPERTIES`, `MAX_BYTES`",
         "crates/filter/src/host/properties.rs",
-        "crates/filter/src/tests/bad.rs: limits_properties_per_exchange",
+        "crates/filter/src/tests/faulty_modules.rs: limits_properties_per_exchange",
     ),
     bound(
         "requests that wait for a filter",
@@ -90,7 +90,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "thread",
         "`MAX_LINGERING`, a `request` each",
         "crates/filter/src/instance.rs",
-        "crates/filter/src/tests/bad.rs: ends_the_oldest_of_too_many_lingering_streams",
+        "crates/filter/src/tests/faulty_modules.rs: ends_the_oldest_of_too_many_lingering_streams",
     ),
     bound(
         "shared data",

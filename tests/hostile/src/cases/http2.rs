@@ -50,7 +50,7 @@ const REQUESTS: HeldRows = &[
 /// The same number of requests whose answers wait for a window.
 const BLOCKED_ANSWERS: HeldRows =
     &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 100)];
-/// The streams of [`crate::http2::reset_untaken`]. Uncounted answers would exceed these rows.
+/// The streams of [`crate::http2::reset_blocked_streams`]. Uncounted answers would exceed these rows.
 pub(super) const BLOCKED_COMPOSED_ANSWERS: HeldRows =
     &[("HTTP/2 streams", 1), ("unsent bytes of a connection", 1), ("request", 40)];
 

@@ -67,7 +67,7 @@ impl<'r> DataWriter<'r> {
         }
     }
 
-    /// Writes an object's fields, as [`DataWriter::members`] does.
+    /// Writes an object's fields, as [`DataWriter::write_members`] does.
     async fn write_long_members(
         &mut self,
         variant: &'r ShapeVariant,
@@ -92,7 +92,7 @@ impl<'r> DataWriter<'r> {
         true
     }
 
-    /// Writes a field, as [`DataWriter::field`] does.
+    /// Writes a field, as [`DataWriter::write_field`] does.
     async fn write_long_field(
         &mut self,
         field: &'r ShapeField,
@@ -108,7 +108,7 @@ impl<'r> DataWriter<'r> {
         is_written
     }
 
-    /// Writes a value, as [`DataWriter::value`] does.
+    /// Writes a value, as [`DataWriter::write_value`] does.
     fn write_long_value<'w>(
         &'w mut self,
         ty: &'r ClientTypeRef,
@@ -175,7 +175,7 @@ impl<'r> DataWriter<'r> {
         false
     }
 
-    /// Writes an object of the position `child`, as [`DataWriter::composite`] does.
+    /// Writes an object of the position `child`, as [`DataWriter::write_composite`] does.
     async fn write_long_composite(
         &mut self,
         shape: ShapeId,
@@ -196,7 +196,7 @@ impl<'r> DataWriter<'r> {
         is_written
     }
 
-    /// Writes an object, as [`DataWriter::object`] does.
+    /// Writes an object, as [`DataWriter::write_object`] does.
     async fn write_long_object(
         &mut self,
         id: ShapeId,

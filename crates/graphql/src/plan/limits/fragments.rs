@@ -77,7 +77,7 @@ impl<'d> FragmentIndex<'d> {
         &self.dependency_order
     }
 
-    /// The fragments that a selection reaches, in the order of [`Self::ordered`].
+    /// The fragments that a selection reaches, in the order of [`Self::dependency_order`].
     pub(crate) fn reachable_fragments(&self, selections: &'d SelectionSet) -> Vec<&'d FragmentDefinition> {
         let mut reached: HashMap<&str, ()> = HashMap::new();
         let mut open = vec![selections];

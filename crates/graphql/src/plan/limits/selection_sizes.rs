@@ -90,7 +90,7 @@ impl<'a, 'd> FigureBook<'a, 'd> {
         }
     }
 
-    /// Whether a field is one of [`LISTS`], on an introspection type.
+    /// Whether a field is one of [`INTROSPECTION_LISTS`], on an introspection type.
     fn is_introspection_list(&self, parent: Option<TypeId>, field: &str) -> bool {
         parent.is_none_or(|parent| self.types.name(parent).starts_with("__"))
             && INTROSPECTION_LISTS.contains(&field)

@@ -43,7 +43,7 @@ impl OutgoingRequest {
     }
 
     /// Writes the available data. A connection that accepts no more data is not an error here: see
-    /// [`Self::failure`].
+    /// [`Self::response_failure`].
     ///
     /// # Errors
     /// The error of the body.
