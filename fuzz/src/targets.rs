@@ -71,8 +71,8 @@ pub const TARGETS: &[FuzzTarget] = &[
         "script-runtime",
         "state::fuzz::an_accepted_change_set_yields_a_value_and_a_refused_one_has_no_effect",
     ),
-    fuzz_target("json_documents", "json", "fuzz::agrees_with_serde_json_and_never_panics"),
-    fuzz_target("json_tokens", "json", "fuzz::all_implementations_find_the_same_tokens"),
+    fuzz_target("json_documents", "json", "document::fuzz::agrees_with_serde_json_and_never_panics"),
+    fuzz_target("json_tokens", "json", "document::fuzz::all_implementations_find_the_same_tokens"),
     fuzz_target(
         "dedup_decoder",
         "dedup",

@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use json::{DEPTH, JsonDocument, JsonNode, JsonNumber, ValueKind};
 
-use crate::hash_cons::{CutSpan, INSERTED_DOLLAR, TextCut, is_dollars};
-use crate::write::{CutReplacement, write_span};
+use crate::hash_cons::is_dollars;
+use crate::write::{CutReplacement, CutSpan, INSERTED_DOLLAR, TextCut, write_span};
 
 /// The reason why a deduplicated text is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,10 +2,9 @@
 
 use json::JsonDocument;
 
-use crate::DedupForm;
-use crate::flatten::SharedParts;
-use crate::hash_cons::{self, CutSpan, EqualityCriterion, INSERTED_DOLLAR, NumberedText};
-use crate::write::{CutReplacement, write_span};
+use crate::form::DedupForm;
+use crate::hash_cons::{self, EqualityCriterion, NumberedText, SharedParts};
+use crate::write::{CutReplacement, CutSpan, INSERTED_DOLLAR, write_span};
 
 /// The length of a reference to one of the first entries, `{"$":0}`.
 const REFERENCE_LENGTH: u64 = 7;

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use json::{JsonDocument, JsonTree, RepeatedObject};
 
-use crate::hash_cons::MIN_OBJECT_LENGTH;
+use crate::hash_cons::{MIN_OBJECT_LENGTH, SharedParts};
 use crate::sharing::{self, SharedValues, VisitNumbers};
 
 /// The text of a tree without its repetitions.
@@ -12,15 +12,6 @@ use crate::sharing::{self, SharedValues, VisitNumbers};
 pub(crate) struct FlatText {
     pub(crate) text: Vec<u8>,
     pub(crate) shared: SharedParts,
-}
-
-/// The parts of a text that are written once and occur several times in the tree.
-#[derive(Debug, Default)]
-pub(crate) struct SharedParts {
-    /// The start offsets of the first occurrences of objects, in order.
-    pub(crate) first_occurrences: Vec<u32>,
-    /// The offsets of the further occurrences, in order, with the index of the first one.
-    pub(crate) repetitions: Vec<(u32, usize)>,
 }
 
 /// Flattens a tree that has been walked. Returns `None` if it is too long. With `tidy`, white space between

@@ -5,13 +5,11 @@
 //! and compared only once, whatever its nesting depth, and an object that occurs only as a reference equals
 //! one that is written out.
 
-use std::ops::Range;
-
 use json::JsonDocument;
 
-use crate::DedupForm;
-use crate::flatten::SharedParts;
+use crate::form::DedupForm;
 use crate::hash;
+use crate::write::{CutSpan, INSERTED_DOLLAR, TextCut};
 
 /// The minimum length of a numbered object. For shorter ones a reference saves nothing.
 pub(crate) const MIN_OBJECT_LENGTH: u64 = 24;
@@ -20,8 +18,6 @@ pub(crate) const MAX_PLAIN_DEPTH: usize = json::DEPTH - 2;
 /// The maximum number of objects in a text or tree, each occurrence counted. Each takes up to 128 bytes until
 /// the text is written.
 pub(crate) const MAX_OBJECTS: usize = 128 << 10;
-/// A special cut number: a `$` that is inserted into a name.
-pub(crate) const INSERTED_DOLLAR: u32 = u32::MAX;
 
 /// The criterion of equality between objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,21 +28,13 @@ pub(crate) enum EqualityCriterion {
     SameText,
 }
 
-/// A range within a value that is replaced in the output.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TextCut {
-    pub(crate) start: u32,
-    pub(crate) end: u32,
-    /// The replacement: the number of an object, or [`INSERTED_DOLLAR`].
-    pub(crate) number: u32,
-}
-
-/// A span of the text, and its cuts.
-#[derive(Clone, Debug)]
-pub(crate) struct CutSpan {
-    pub(crate) start: u32,
-    pub(crate) end: u32,
-    pub(crate) cuts: Range<u32>,
+/// The parts of a text that are written once and occur several times in the tree.
+#[derive(Debug, Default)]
+pub(crate) struct SharedParts {
+    /// The start offsets of the first occurrences of objects, in order.
+    pub(crate) first_occurrences: Vec<u32>,
+    /// The offsets of the further occurrences, in order, with the index of the first one.
+    pub(crate) repetitions: Vec<(u32, usize)>,
 }
 
 /// An object at its first occurrence.

@@ -13,11 +13,15 @@
 //! repetitions. If these alone save enough, no further search is made. Otherwise the tree is flattened to a
 //! text that contains them once ([`mod@flatten`]). A text with recorded repetitions is flattened in either
 //! case.
+//!
+//! The modules, from low to high: `form`, `hash` and `write`; `hash_cons`; `sharing` and `prefilter`;
+//! `flatten`; `encode` and `decode`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod decode;
 mod encode;
 mod flatten;
+mod form;
 mod hash;
 mod hash_cons;
 mod prefilter;
@@ -25,24 +29,15 @@ mod sharing;
 mod write;
 
 use bytes::Bytes;
-use hash_cons::EqualityCriterion;
+use hash_cons::{EqualityCriterion, SharedParts};
 use json::{JsonDocument, JsonTree};
 use sharing::SharedValues;
 
 pub use decode::{DecodeError, decode};
+pub use form::{DedupForm, media_type};
 
 /// The maximum memory of a text's index. An ordinary text of the maximum size needs a third of it.
 const INDEX_BYTES: usize = 8 << 20;
-
-/// The structure of a deduplicated text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DedupForm {
-    /// `{"t":[...],"data":...,"errors":...}`: the members of the response follow the table. For responses
-    /// that are objects without members `t` and `r`; others are sent plain.
-    GraphQl,
-    /// `{"t":[...],"r":...}`, for any JSON.
-    Json,
-}
 
 /// The sizes of texts that are deduplicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,15 +52,6 @@ impl Default for DedupLimits {
     /// From 512 bytes, below which little can be saved, to 8 MiB, which take about 10 ms.
     fn default() -> Self {
         Self { min: 512, max: 8 << 20 }
-    }
-}
-
-/// Returns the media type of a form for `Content-Type` and `Accept`.
-#[must_use]
-pub fn media_type(form: DedupForm) -> &'static str {
-    match form {
-        DedupForm::GraphQl => "application/graphql-dedup+json;v=1",
-        DedupForm::Json => "application/vnd.orfa.dedup+json",
     }
 }
 
@@ -135,7 +121,7 @@ pub fn encode_text(
     if document.has_whitespace() {
         document = JsonDocument::from_checked(Bytes::from(flatten::strip_whitespace(&document)))?;
     }
-    Ok(encode::encode(&document, &flatten::SharedParts::default(), form, EqualityCriterion::SameText))
+    Ok(encode::encode(&document, &SharedParts::default(), form, EqualityCriterion::SameText))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The repetitions in a tree that are known without comparing bytes: values that share memory.
 //!
 //! A first walk over the tree finds them ([`SharedValues::new`]). If they save enough, a second walk writes
-//! the encoded form ([`SharedValues::write_encoded`]). Otherwise [`mod@crate::flatten`] repeats the walk and
-//! flattens the tree for a search.
+//! the encoded form ([`SharedValues::write_encoded`]). Otherwise the walk is repeated to flatten the tree for
+//! a search.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,9 +11,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use json::{DEPTH, JsonDocument, JsonTree, RepeatedObject, TreeMember};
 
+use crate::form::DedupForm;
+use crate::hash;
 use crate::hash_cons::{MAX_OBJECTS, MAX_PLAIN_DEPTH, MIN_OBJECT_LENGTH};
 use crate::write::write_reference;
-use crate::{DedupForm, hash};
 
 const TABLE_MEMBER: Bytes = Bytes::from_static(b"\"t\"");
 const ROOT_MEMBER: Bytes = Bytes::from_static(b"\"r\"");

@@ -116,7 +116,7 @@ fn texts_and_trees_with_too_many_objects_stay_plain() {
         let document = JsonDocument::new(text).unwrap();
         let numbered = hash_cons::number_objects(
             &document,
-            &flatten::SharedParts::default(),
+            &SharedParts::default(),
             DedupForm::Json,
             EqualityCriterion::SameText,
         );
@@ -350,7 +350,7 @@ proptest! {
         let known = SharedValues::new(&tree, plain.len()).unwrap();
         let searched = encode_flattened(&tree, &known, DedupForm::Json, EqualityCriterion::SameText).map(|wire| tree_text(&wire));
         let text = JsonDocument::from_checked(Bytes::from(strip_spaces(&plain))).unwrap();
-        let spelt = encode::encode(&text, &flatten::SharedParts::default(), DedupForm::Json, EqualityCriterion::SameText);
+        let spelt = encode::encode(&text, &SharedParts::default(), DedupForm::Json, EqualityCriterion::SameText);
         prop_assert_eq!(&searched, &spelt.map(|wire| String::from_utf8(wire).unwrap()));
         if let Some(wire) = searched {
             prop_assert_eq!(decode_string(&wire), strip_spaces(&plain));

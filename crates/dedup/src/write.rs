@@ -1,6 +1,26 @@
 //! Writes a span of a text with its cuts replaced. Nested spans are processed iteratively.
 
-use crate::hash_cons::{CutSpan, TextCut};
+use std::ops::Range;
+
+/// A special cut number: a `$` that is inserted into a name.
+pub(crate) const INSERTED_DOLLAR: u32 = u32::MAX;
+
+/// A range within a value that is replaced in the output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextCut {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    /// The replacement: the number of an object, or [`INSERTED_DOLLAR`].
+    pub(crate) number: u32,
+}
+
+/// A span of the text, and its cuts.
+#[derive(Clone, Debug)]
+pub(crate) struct CutSpan {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) cuts: Range<u32>,
+}
 
 /// The replacement of a cut.
 pub(crate) enum CutReplacement<'a> {

@@ -1,8 +1,7 @@
 //! Validation of a text that arrives in pieces and is passed on before it is complete. It covers the whole
 //! grammar (RFC 8259), with memory proportional to the nesting depth.
 
-use crate::JsonError;
-use crate::index::DEPTH;
+use crate::error::{DEPTH, JsonError};
 
 /// The state of validation of a partial text.
 #[derive(Clone, Debug)]
@@ -244,7 +243,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::JsonDocument;
+    use crate::document::JsonDocument;
 
     fn check_in_pieces(text: &[u8], piece: usize) -> Result<(), JsonError> {
         let mut checker = PartialChecker::default();

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::BitOr;
 
-use crate::{JsonNode, JsonNumber, ValueKind};
+use crate::document::{JsonNode, JsonNumber, ValueKind};
 
 /// A key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -3,8 +3,8 @@
 //! The syntax is `.page.items[*].id`, `[0]["a b"]`, or a JSON Pointer (RFC 6901) with the additional step `*`
 //! for all items: `/page/items/*/id`. The empty path selects the value itself.
 
+use crate::document::{JsonNode, ValueKind};
 use crate::pointer;
-use crate::{JsonNode, ValueKind};
 
 /// A path from one value to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -174,7 +174,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::JsonDocument;
+    use crate::document::JsonDocument;
 
     fn select_texts(text: &'static str, path: &str) -> Result<Vec<String>, NotArray> {
         let document = JsonDocument::new(Bytes::from_static(text.as_bytes())).unwrap();

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::JsonError;
+use crate::error::JsonError;
 
 /// Appends a member's name to a pointer.
 #[must_use]

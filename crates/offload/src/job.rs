@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::key::QuotaKey;
+use crate::quota::QuotaKey;
 
 /// The description of a job and its payer.
 #[derive(Clone, Copy, Debug)]

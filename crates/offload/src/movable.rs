@@ -27,9 +27,9 @@ use tokio::runtime::Handle;
 use tokio::task::coop::poll_proceed;
 
 use crate::job::{JobRequest, OffloadError};
-use crate::key::QuotaKey;
-use crate::pool::{OffloadPool, SHORT_TEXT};
-use crate::queue::JobClass;
+use crate::pool::{JobClass, OffloadPool};
+use crate::quota::QuotaKey;
+use crate::work::SHORT_TEXT;
 
 /// The estimated CPU time of a move.
 const ESTIMATE: Duration = Duration::from_millis(2);

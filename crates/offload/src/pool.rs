@@ -2,7 +2,11 @@
 //!
 //! A job is charged and queued by its caller's task, and assigned to a thread as soon as one is idle. The
 //! completion of a job is handled by a task of the runtime, or by the job's caller if that comes first: the
-//! threads themselves take no lock (see `worker.rs`).
+//! threads themselves take no lock (see `worker.rs`). The order of the jobs is decided in `queue.rs`.
+
+mod queue;
+mod stats;
+mod worker;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,14 +17,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::job::{JobContext, JobRequest, OffloadError};
-use crate::queue::{JobClass, JobQueue, JobRank, QueueAdmission, QueuedJob};
 use crate::quota::QuotaBook;
-use crate::stats::OffloadStats;
-use crate::worker::{self, JobFunction, ResultDelivery, ThreadAssignment};
+use queue::{JobQueue, JobRank, QueueAdmission, QueuedJob};
+use worker::{JobFunction, ResultDelivery, ThreadAssignment};
 
-/// The maximum length in bytes of a text that is parsed or written inline on the request's thread, which
-/// takes some tenths of a millisecond. Longer texts are processed in jobs ([`OffloadPool::run_paced`]).
-pub const SHORT_TEXT: usize = 128 << 10;
+pub(crate) use queue::JobClass;
+pub use stats::{JobKindStats, OffloadStats};
 
 /// The settings of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,14 @@
 //!
 //! The number of accounts is bounded: beyond the limit, those with the smallest debts are evicted first.
 
+mod key;
+
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::key::QuotaKey;
+pub(crate) use key::BLOCK_SHARE;
+pub use key::{QuotaKey, ShareKey};
 
 /// The time in which a whole quota is earned back.
 const PERIOD: Duration = Duration::from_secs(10);

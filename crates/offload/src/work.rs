@@ -1,4 +1,4 @@
-//! Estimates of CPU work for [`leave_for`](crate::move_if_long).
+//! Estimates of CPU work for [`move_if_long`](crate::move_if_long).
 //!
 //! The unit is the work on one byte of text: up to ten nanoseconds. A short text may have many values, and a
 //! long one few. Values, objects and fields are therefore counted beside the bytes, by the constants below.
@@ -7,7 +7,10 @@
 //! sixteen. Each is announced before it is done, so that the request leaves its serving thread when they are
 //! long together.
 
-use crate::pool::SHORT_TEXT;
+/// The maximum length in bytes of a text that is parsed or written inline on the request's thread, which
+/// takes some tenths of a millisecond. Longer texts are processed in jobs
+/// ([`OffloadPool::run_paced`](crate::OffloadPool::run_paced)).
+pub const SHORT_TEXT: usize = 128 << 10;
 
 /// Selecting, rendering or joining a value, besides the bytes of its text.
 pub const VALUE: usize = 32;

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::operation::OpenApiOperation;
-use crate::reader::{DocumentReader, ReadSchemas};
+use crate::operation::{self, OpenApiOperation};
+use crate::reader::{DocumentReader, DocumentWarning};
 use crate::schema::OpenApiSchema;
-use crate::{operation, swagger, yaml};
+use crate::schema_reader::{self, ReadSchemas};
+use crate::{swagger, yaml};
 
 /// The maximum size of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -32,15 +33,6 @@ pub struct OpenApiDocument {
     base: String,
     /// The prefix that was added to every path; see [`OpenApiDocument::relative_to`].
     prefix: String,
-}
-
-/// A problem in a document. The part was read as [`OpenApiSchema::Unknown`], or left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DocumentWarning {
-    /// The location, as a JSON Pointer into the document in the shape of OpenAPI 3.
-    pub pointer: String,
-    /// The problem, and how it was resolved.
-    pub message: String,
 }
 
 /// The reason a file is not an OpenAPI document.
@@ -99,7 +91,8 @@ impl OpenApiDocument {
         };
         let mut reader = DocumentReader::new(&root);
         let operations = operation::read_operations(&mut reader);
-        let ReadSchemas { schemas, descriptions, warnings: findings } = reader.finish();
+        let ReadSchemas { schemas, descriptions, warnings: findings } =
+            schema_reader::read_named_schemas(reader);
         let title = root.pointer("/info/title").and_then(Value::as_str).unwrap_or_default().to_owned();
         let (base, prefix) = (base_path(&root), String::new());
         Ok(Self { title, operations, schemas, descriptions, warnings: findings, base, prefix })

@@ -4,8 +4,33 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::operation::{LinkTarget, ResponseLink};
 use crate::reader::{DocumentReader, local_pointer, member_pointer};
+
+/// A link from a response to an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResponseLink {
+    /// The link's name.
+    pub name: String,
+    /// The link's location in the document.
+    pub pointer: String,
+    /// The operation that it refers to.
+    pub target: LinkTarget,
+    /// The parameters that it fills, each with a value, or with an expression such as `$response.body#/id`.
+    pub parameters: Vec<(String, Value)>,
+    /// Whether the link also provides a body.
+    pub has_body: bool,
+    /// The description, or empty if there is none.
+    pub description: String,
+}
+
+/// The operation that a link refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkTarget {
+    /// An operation by its `operationId`.
+    Id(String),
+    /// An operation by its method, in upper case, and its path in the document.
+    Path(String, String),
+}
 
 /// Returns the links of an operation's successful responses, each name once.
 pub(crate) fn response_links<'a>(

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::links;
+use crate::links::{self, ResponseLink};
 use crate::reader::{DocumentReader, member_pointer};
-use crate::schema::{self, OpenApiSchema};
+use crate::schema::OpenApiSchema;
+use crate::schema_reader::read_schema;
 
 /// The methods that a program can call.
 const METHODS: [(&str, &str); 6] = [
@@ -44,32 +45,6 @@ pub struct OpenApiOperation {
     pub answers: Vec<BodyContent>,
     /// The links to other operations from its responses.
     pub links: Vec<ResponseLink>,
-}
-
-/// A link from a response to an operation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ResponseLink {
-    /// The link's name.
-    pub name: String,
-    /// The link's location in the document.
-    pub pointer: String,
-    /// The operation that it refers to.
-    pub target: LinkTarget,
-    /// The parameters that it fills, each with a value, or with an expression such as `$response.body#/id`.
-    pub parameters: Vec<(String, Value)>,
-    /// Whether the link also provides a body.
-    pub has_body: bool,
-    /// The description, or empty if there is none.
-    pub description: String,
-}
-
-/// The operation that a link refers to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkTarget {
-    /// An operation by its `operationId`.
-    Id(String),
-    /// An operation by its method, in upper case, and its path in the document.
-    Path(String, String),
 }
 
 /// A parameter of an operation.
@@ -280,7 +255,7 @@ fn read_parameter<'a>(
     let flag = |key: &str| value.get(key).and_then(Value::as_bool);
     let is_form = place == ParameterLocation::Query && text("style").is_none_or(|style| style == "form");
     let schema = match (value.get("schema"), value.get("content")) {
-        (Some(schema), _) => schema::read_schema(reader, schema, &format!("{pointer}/schema")),
+        (Some(schema), _) => read_schema(reader, schema, &format!("{pointer}/schema")),
         // JSON in a URL is a text there.
         (None, Some(_)) => OpenApiSchema::Text(None),
         (None, None) => reader.unknown_schema(&pointer, "the parameter has no schema"),
@@ -369,7 +344,7 @@ fn read_content<'a>(
     if let Some((media, value)) = find(is_json).or_else(|| find(|media| media == "*/*")) {
         let pointer = member_pointer(&format!("{pointer}/content"), media);
         let schema = value.get("schema");
-        let schema = schema.map(|schema| schema::read_schema(reader, schema, &format!("{pointer}/schema")));
+        let schema = schema.map(|schema| read_schema(reader, schema, &format!("{pointer}/schema")));
         return BodyContent::Json(schema.unwrap_or(OpenApiSchema::Unknown));
     }
     if find(|media| media == "application/x-www-form-urlencoded").is_some() {

@@ -7,15 +7,23 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::{Map, Value};
 
-use crate::document::DocumentWarning;
 use crate::names::{self, UsedNames};
-use crate::schema::{self, OpenApiSchema};
+use crate::schema::OpenApiSchema;
 
 /// The location of the schemas with names of their own.
-const SCHEMAS: &str = "/components/schemas";
+pub(crate) const SCHEMAS: &str = "/components/schemas";
 
 /// The longest chain of references that is followed.
 const MAX_HOPS: usize = 16;
+
+/// A problem in a document. The part was read as [`OpenApiSchema::Unknown`], or left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentWarning {
+    /// The location, as a JSON Pointer into the document in the shape of OpenAPI 3.
+    pub pointer: String,
+    /// The problem, and how it was resolved.
+    pub message: String,
+}
 
 /// A document that is being read.
 pub(crate) struct DocumentReader<'a> {
@@ -26,13 +34,6 @@ pub(crate) struct DocumentReader<'a> {
     /// The named schemas that are still to be read.
     pending_schemas: VecDeque<(String, String)>,
     warnings: Vec<DocumentWarning>,
-}
-
-/// The schemas that were read, and the problems found.
-pub(crate) struct ReadSchemas {
-    pub(crate) schemas: Vec<(String, OpenApiSchema)>,
-    pub(crate) descriptions: HashMap<String, String>,
-    pub(crate) warnings: Vec<DocumentWarning>,
 }
 
 impl<'a> DocumentReader<'a> {
@@ -122,24 +123,14 @@ impl<'a> DocumentReader<'a> {
         None
     }
 
-    /// Reads all the schemas that are referred to, and returns them with the problems found.
-    pub(crate) fn finish(mut self) -> ReadSchemas {
-        let (mut schemas, mut descriptions) = (Vec::new(), HashMap::new());
-        while let Some((pointer, name)) = self.pending_schemas.pop_front() {
-            let root = self.root;
-            let value = root.pointer(&pointer);
-            let description = value.and_then(|value| value.get("description")).and_then(Value::as_str);
-            descriptions.extend(description.map(|text| (name.clone(), text.to_owned())));
-            let schema = value.map(|value| schema::read_schema(&mut self, value, &pointer));
-            schemas.push((name, schema.unwrap_or(OpenApiSchema::Unknown)));
-        }
-        for name in schema::break_cycles(&mut schemas) {
-            self.add_warning(
-                &format!("{SCHEMAS}/{name}"),
-                "the schema refers only to itself: read as unknown",
-            );
-        }
-        ReadSchemas { schemas, descriptions, warnings: self.warnings }
+    /// Returns the pointer and the name of the next schema that is still to be read.
+    pub(crate) fn next_pending_schema(&mut self) -> Option<(String, String)> {
+        self.pending_schemas.pop_front()
+    }
+
+    /// Returns the problems found.
+    pub(crate) fn into_warnings(self) -> Vec<DocumentWarning> {
+        self.warnings
     }
 
     fn enqueue_schema(&mut self, pointer: String, name: String) {

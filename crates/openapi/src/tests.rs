@@ -1,5 +1,7 @@
 //! Tests of the model that documents of each version are read as.
 
+mod fuzz;
+
 use serde_json::json;
 
 use crate::{

@@ -9,11 +9,13 @@ use crate::analyse::{self, ScriptAnalysis, cells, inline_plan, query};
 use crate::diagnostic::{self, ScriptDiagnostic};
 use crate::emit::{self, EmittedCode};
 use crate::line::LineStarts;
+use crate::parse::{self, parser_thread};
 use crate::program::{
     CaptureKind, CapturedVariable, CellScope, CommitPoint, NumberedSite, ResourceHandler, ResourcePath,
     ScriptCell, ScriptProgram, ScriptResource, ScriptService,
 };
-use crate::{graph, parse, parser_thread};
+
+mod graph;
 
 /// Compiler options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub fn compile(
     options: &CompileOptions,
 ) -> Result<ScriptProgram, Vec<ScriptDiagnostic>> {
     parser_thread::with_parser_thread(source, |source| compile_on_thread(source, name, *options))
-        .unwrap_or_else(|| Err(vec![ScriptDiagnostic::too_large()]))
+        .unwrap_or_else(|| Err(vec![parser_thread::too_large_diagnostic()]))
 }
 
 fn compile_on_thread(

@@ -6,8 +6,6 @@
 
 use std::ops::Range;
 
-use crate::parser_thread::MAX_TEXT_BYTES;
-
 pub use code::DiagnosticCode;
 
 mod code;
@@ -70,13 +68,6 @@ impl ScriptDiagnostic {
             secondary_labels: Vec::new(),
             help,
         }
-    }
-
-    /// Creates the error for a text that exceeds the maximum length.
-    pub(crate) fn too_large() -> Self {
-        let message = format!("a file has at most {} KiB", MAX_TEXT_BYTES >> 10);
-        let help = "divide it: services reach each other by HTTP, and plain functions can be imported";
-        Self::error(DiagnosticCode::TooLarge, 0..0, message, "this one is too large to be compiled", help)
     }
 
     /// Lowers the severity to a warning.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::analyse::ScriptAnalysis;
 use crate::analyse::calls::WaitOperation;
 use crate::analyse::parallel::ParPlan;
-use crate::map::SourceMap;
+use crate::program::source_map::SourceMap;
 use crate::syntax::ConstructKind;
 use edits::{ReplacementPiece, TextEdits};
 

@@ -8,7 +8,8 @@ use oxc_parser::{Parser, config::TokensParserConfig};
 use oxc_span::SourceType;
 
 use crate::diagnostic::DiagnosticSeverity;
-use crate::{lex, outline, parse, prepass};
+use crate::outline;
+use crate::parse::{self, lex, prepass};
 
 mod emission;
 mod write;

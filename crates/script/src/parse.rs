@@ -1,4 +1,8 @@
-//! The parser: runs the pre-pass, parses its result with oxc, and links the two.
+//! The parser: from a text to its tree and its constructs.
+//!
+//! `lex` finds the tokens, `prepass` encodes the constructs of S as JavaScript, `javascript` reports the
+//! errors of oxc, which parses the result, `link` finds the constructs in the tree, and `check` checks them.
+//! `parser_thread` provides the stack for all of this, and for `modules`, which finds the imports of a file.
 //!
 //! Offsets in the tree refer to the encoded text. `OffsetMap` converts them, and all diagnostics refer to the
 //! S text. A tree exists only for a text without errors, so later passes need not check for them.
@@ -13,12 +17,18 @@ use oxc_semantic::{Semantic, SemanticBuilder};
 use oxc_span::SourceType;
 
 use crate::diagnostic::{self, DiagnosticSeverity, ScriptDiagnostic};
-use crate::prepass::{self, EncodedText, OffsetMap};
 use crate::syntax::SyntaxConstructs;
+use prepass::{EncodedText, OffsetMap};
+
+pub use modules::module_specifiers;
 
 mod check;
 mod javascript;
+pub(crate) mod lex;
 mod link;
+mod modules;
+pub(crate) mod parser_thread;
+pub(crate) mod prepass;
 #[cfg(test)]
 mod tests;
 

@@ -6,10 +6,13 @@
 use serde::Serialize;
 
 use crate::diagnostic::ScriptDiagnostic;
-use crate::inline_plan::InlinePlan;
 use crate::line::TextPosition;
-use crate::map::SourceMap;
 use crate::method::HandlerMethod;
+use inline_plan::InlinePlan;
+use source_map::SourceMap;
+
+pub mod inline_plan;
+pub mod source_map;
 
 /// A compiled S file.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -11,6 +11,8 @@ use oxc_syntax::symbol::SymbolId;
 use crate::line::{LineStarts, TextPosition};
 use crate::method::HandlerMethod;
 
+pub(crate) mod status;
+
 /// An index into `SyntaxConstructs::constructs`. A construct comes after its ancestors.
 pub(crate) type ConstructId = usize;
 

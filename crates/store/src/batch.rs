@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::WriteLease;
+use crate::lease::WriteLease;
 
 /// Writes that are committed atomically and in order.
 #[derive(Clone, Debug, Default)]

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use rusqlite::ErrorCode;
 
+use crate::limits::{BUSY_TIMEOUT, LARGEST};
+
 /// The reason why a request to the store failed. A failed request changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -40,8 +42,8 @@ pub enum StoreError {
     /// A batch that this one builds on failed.
     #[error("a batch that this one builds on was not kept")]
     Abandoned,
-    /// A key and its value together exceed [`LARGEST`](crate::LARGEST).
-    #[error("`{key}`: the value has {size} bytes, but at most {} are allowed", crate::LARGEST)]
+    /// A key and its value together exceed [`LARGEST`].
+    #[error("`{key}`: the value has {size} bytes, but at most {LARGEST} are allowed")]
     TooLarge {
         /// The key.
         key: Arc<str>,
@@ -70,7 +72,7 @@ pub enum FileFault {
     #[error("the disk is full")]
     Full,
     /// Another process has locked the file for too long.
-    #[error("another process has kept the file locked for {} s", crate::file::PATIENCE.as_secs())]
+    #[error("another process has kept the file locked for {} s", BUSY_TIMEOUT.as_secs())]
     Locked,
     /// The content of the file is damaged.
     #[error("the file is damaged")]

@@ -9,15 +9,12 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::error::{FailureCause, FileFault};
-use crate::{CommitDurability, lease};
-
-/// The maximum time that another process may keep the file locked. Gateways lock it for milliseconds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+use crate::lease;
+use crate::limits::BUSY_TIMEOUT;
 
 /// The application ID in the file header: "ORFA".
 const APPLICATION_ID: i32 = 0x4f52_4641;
@@ -47,13 +44,24 @@ const SCHEMA_SQL: &str = "
     INSERT INTO counters VALUES ('floor', 0), ('fence', 0);
 ";
 
+/// The failures that a commit survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CommitDurability {
+    /// A killed process, including this one. If the machine itself stops, the most recent commits may be
+    /// lost.
+    #[default]
+    Process,
+    /// A power failure of the machine. Each commit waits for the disk.
+    Machine,
+}
+
 /// Opens the file, and creates it if it does not exist.
 pub(crate) fn open(path: &Path, durability: CommitDurability) -> Result<Connection, FailureCause> {
     let folder = create_file(path)?;
     folder.lock()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     if connection.is_readonly(rusqlite::MAIN_DB)? {
         return Err(FailureCause::File(FileFault::ReadOnly, String::new()));
     }

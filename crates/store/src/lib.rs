@@ -11,14 +11,16 @@
 //! commit), calls SQLite without a thread switch for each statement, and preserves the order of submission.
 //! Network file systems are not supported.
 //!
-//! `batch.rs` defines the writes, `log.rs` and `lease.rs` contain the statements, and `file.rs` contains the
-//! tables.
+//! The modules, from low to high: `limits` and `error`; `lease` (its statements); `batch`, which defines the
+//! writes; `log` (the statements for keys) and `file` (the tables); `request`; and `thread`, which executes
+//! the requests.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod batch;
 mod error;
 mod file;
 mod lease;
+mod limits;
 mod log;
 mod request;
 #[cfg(test)]
@@ -37,25 +39,16 @@ use batch::BatchWrite;
 pub use batch::{WriteBatch, WriteResult};
 use error::FailureCause;
 pub use error::{FileFault, StoreError};
+pub use file::CommitDurability;
 pub use lease::WriteLease;
-pub use log::{KeyLog, LARGEST};
+pub use limits::LARGEST;
+pub use log::KeyLog;
 pub use request::PendingCommit;
 use request::{IsBroken, RequestAccess, StoreRequest};
 use thread::{StoreMessage, StoreThread};
 
 /// The capacity of the queue in KiB. A request takes one plus its size, and waits until there is room.
 const QUEUE_CAPACITY_KIB: u32 = 64 << 10;
-
-/// The failures that a commit survives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CommitDurability {
-    /// A killed process, including this one. If the machine itself stops, the most recent commits may be
-    /// lost.
-    #[default]
-    Process,
-    /// A power failure of the machine. Each commit waits for the disk.
-    Machine,
-}
 
 /// A file of logs and leases. Clones share it. When the last one is dropped, the waiting requests are
 /// completed and the file is closed.

@@ -13,9 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
 use crate::batch::{BatchWrite, WriteResult};
 use crate::error::{FailureCause, StoreError};
-
-/// The maximum size in bytes of a key and its value together. SQLite's own limit is near 1 GB.
-pub const LARGEST: usize = 512 << 20;
+use crate::limits::LARGEST;
 
 /// The estimated overhead of a change in bytes.
 const CHANGE_OVERHEAD: usize = 32;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::WriteResult;
+use crate::batch::WriteResult;
 use crate::error::{FailureCause, StoreError};
 
 /// Whether a batch has failed that others build on. Only the thread writes to it.

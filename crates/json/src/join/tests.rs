@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::JsonDocument;
+use crate::document::JsonDocument;
 
 fn parse_document(text: &str) -> JsonDocument {
     JsonDocument::new(Bytes::copy_from_slice(text.as_bytes())).unwrap()

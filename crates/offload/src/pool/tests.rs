@@ -5,9 +5,9 @@ use std::sync::mpsc;
 use futures_util::FutureExt;
 use futures_util::future::{join_all, select_all};
 
+use super::queue::{MAX_QUEUED, MAX_QUEUED_LONG, MAX_QUEUED_PER_PAYER};
 use super::*;
-use crate::key::QuotaKey;
-use crate::queue::{MAX_QUEUED, MAX_QUEUED_LONG, MAX_QUEUED_PER_PAYER};
+use crate::quota::QuotaKey;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

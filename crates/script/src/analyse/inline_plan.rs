@@ -19,9 +19,11 @@ use super::calls::WaitOperation;
 use super::code::{argument_expression, body_statements, child_statements};
 use super::names::SymbolMeaning;
 use super::template;
-use crate::inline_plan::{InlineOperation, InlinePlan, InlineStep, ObjectEntry, UrlPiece, ValuePart};
 use crate::method::HandlerMethod;
 use crate::program::ConcurrencyClass;
+use crate::program::inline_plan::{
+    InlineOperation, InlinePlan, InlineStep, ObjectEntry, UrlPiece, ValuePart,
+};
 use crate::syntax::ConstructKind;
 
 /// The maximum nesting of objects and lists, since the evaluation is recursive.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::line::{TextPosition, saturating_u32};
-use crate::map::{MappedSegment, SourceMap};
+use crate::program::source_map::{MappedSegment, SourceMap};
 
 /// An emitted text with its source map.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use crate::analyse::calls::{WaitOperation, call_by_name};
 use crate::analyse::code::{CodeText, FunctionId, find_node_by_span};
 use crate::analyse::template::UrlPatternPart;
 use crate::method::HandlerMethod;
-use crate::status::StatusResponse;
 use crate::syntax::ConstructKind;
+use crate::syntax::status::StatusResponse;
 
 impl<'a> CodeEmitter<'_, '_, 'a> {
     pub(super) fn emit_waits(&mut self) {

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use oxc_diagnostics::OxcDiagnostic;
 
+use super::prepass::OffsetMap;
 use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
-use crate::prepass::OffsetMap;
 
 /// Adds oxc's errors to the diagnostics, except at places with an earlier error, which probably caused them.
 pub(super) fn add_syntax_errors(

@@ -10,9 +10,9 @@ use oxc_ast_visit::{Visit, walk};
 use oxc_span::GetSpan;
 use oxc_syntax::scope::{ScopeFlags, ScopeId};
 
+use super::prepass::OffsetMap;
 use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
-use crate::prepass::OffsetMap;
-use crate::status::StatusResponse;
+use crate::syntax::status::StatusResponse;
 use crate::syntax::{ConstructId, ConstructKind, ConstructName, SyntaxConstructs};
 
 /// Links the constructs, and runs the checks that need the tree.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::error::DEPTH;
 
 fn parse_document(text: &str) -> Result<JsonDocument, JsonError> {
     JsonDocument::new(Bytes::copy_from_slice(text.as_bytes()))

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::worker::JobFunction;
 use crate::job::{JobContext, JobRequest, OffloadError};
-use crate::key::BLOCK_SHARE;
-use crate::worker::JobFunction;
+use crate::quota::BLOCK_SHARE;
 
 /// The maximum number of waiting jobs.
 pub(crate) const MAX_QUEUED: usize = 256;

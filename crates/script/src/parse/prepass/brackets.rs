@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
-use crate::lex::{FrameId, FrameKind, LexicalError, TokenId, TokenList, UnterminatedKind};
 use crate::line::LineStarts;
+use crate::parse::lex::{FrameId, FrameKind, LexicalError, TokenId, TokenList, UnterminatedKind};
 
 /// Returns diagnostics for the lexical errors. Of mismatched brackets only the first is reported, since it
 /// causes the others.
@@ -146,7 +146,8 @@ fn find_misaligned_brace(lexed: &TokenList<'_>, wrong: impl Fn(usize, usize) -> 
 fn handler_with_resource(lexed: &TokenList<'_>) -> Option<TokenId> {
     let mut resources = (0..lexed.tokens.len()).filter(|&id| {
         let token = lexed.tokens[id];
-        let literal = lexed.tokens.get(id + 1).is_some_and(|next| next.kind == crate::lex::TokenKind::String);
+        let literal =
+            lexed.tokens.get(id + 1).is_some_and(|next| next.kind == crate::parse::lex::TokenKind::String);
         token.starts_statement
             && lexed.is_name(id, "res")
             && literal

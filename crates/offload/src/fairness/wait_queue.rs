@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::oneshot;
 
-use crate::key::{QuotaKey, ShareKey};
+use crate::quota::{QuotaKey, ShareKey};
 
 /// The number of cancelled tasks that stay in any queue until their turn.
 const MAX_CANCELLED: usize = 64;

@@ -4,9 +4,12 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::index::{self, IndexTokens, IndexedContainer};
+use super::ambiguity::{self, AmbiguousValue};
+use super::index::{self, IndexTokens, IndexedContainer};
+use super::{JsonDocument, walk};
+use crate::error::JsonError;
+use crate::pointer;
 use crate::string::{self, unescape};
-use crate::{AmbiguousValue, JsonDocument, JsonError, ambiguity, pointer, walk};
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

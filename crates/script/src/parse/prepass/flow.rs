@@ -2,7 +2,7 @@
 
 use super::{ConstructFinder, StatementPosition};
 use crate::diagnostic::DiagnosticCode;
-use crate::lex::{FollowingSyntax, TokenId};
+use crate::parse::lex::{FollowingSyntax, TokenId};
 use crate::syntax::{ConstructKind, ConstructName};
 
 impl ConstructFinder<'_> {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write;
 
-use crate::{JsonNode, ValueKind};
+use super::node::{JsonNode, ValueKind};
 
 /// The maximum number of characters of a name, and of steps of a path, in messages.
 const MAX_NAME_CHARS: usize = 40;

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::key::QuotaKey;
-use crate::wait_queue::{WaitKey, WaitQueue};
+use super::wait_queue::{WaitKey, WaitQueue};
+use crate::quota::QuotaKey;
 
 /// A semaphore that is fair to payers. All clones share it.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use super::{ConstructFinder, StatementPosition};
 use crate::diagnostic::DiagnosticCode;
-use crate::lex::{TokenId, TokenKind};
+use crate::parse::lex::{TokenId, TokenKind};
 use crate::syntax::{ConstructKind, ConstructName};
 
 impl ConstructFinder<'_> {

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
-use crate::lex::{FrameId, FrameKind, LexToken, TokenId, TokenKind, TokenList};
+use crate::parse::lex::{FrameId, FrameKind, LexToken, TokenId, TokenKind, TokenList};
 use crate::syntax::{ConstructId, ConstructKind, SyntaxConstruct, SyntaxConstructs};
 use map::{AppliedEdits, TextReplacement};
 
@@ -42,7 +42,7 @@ pub(crate) struct EncodedText {
 
 /// Encodes a text.
 pub(crate) fn encode(source: &str) -> EncodedText {
-    let lexed = crate::lex::lex(source);
+    let lexed = crate::parse::lex::lex(source);
     let mut finder = ConstructFinder::new(&lexed);
     let broken = !lexed.errors.is_empty();
     if broken {

@@ -1,11 +1,9 @@
 //! The index of a text: the positions of its longer containers. Building it checks the whole grammar (RFC
 //! 8259), so that all other code may assume that the text is JSON.
 
-use crate::JsonError;
-use crate::block::{self, BLOCK_LENGTH, BlockClassification};
+use super::block::{self, BLOCK_LENGTH, BlockClassification};
+use crate::error::{DEPTH, JsonError};
 
-/// The maximum nesting depth.
-pub const DEPTH: usize = 1024;
 /// The minimum length of a container in the index, in bytes. Skipping a shorter one takes no longer than
 /// looking it up.
 const MIN_INDEXED_LENGTH: u32 = 64;

@@ -29,7 +29,7 @@ fn assert_same_tokens(source: &str) {
             .position(theirs.get(at).map_or(source.len(), |token| token.0));
         panic!("{place}: oxc has `{}`, this lexer `{}`\n{source}", text(theirs.get(at)), text(ours.get(at)));
     }
-    assert_eq!(crate::prepass::encode(source).text, source);
+    assert_eq!(crate::parse::prepass::encode(source).text, source);
 }
 
 #[test]

@@ -4,11 +4,13 @@
 //! least one byte, so this much stack for each byte cannot overflow. The stack is only reserved: the kernel
 //! provides pages when they are used.
 
+use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+
 const STACK_PER_BYTE: usize = if cfg!(debug_assertions) { 16 << 10 } else { 8 << 10 };
 const MIN_STACK_BYTES: usize = 1 << 20;
 
 /// The maximum length of a text, in bytes: about 25,000 lines.
-pub(crate) const MAX_TEXT_BYTES: usize = 1 << 20;
+const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// Runs `work` on a new thread with sufficient stack for the text. Returns `None` if the text is too long or
 /// the thread cannot be created.
@@ -25,4 +27,17 @@ pub(crate) fn with_parser_thread<T: Send>(source: &str, work: impl FnOnce(&str) 
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
+}
+
+/// Returns the error for a text that exceeds the maximum length.
+pub(crate) fn too_large_diagnostic() -> ScriptDiagnostic {
+    let message = format!("a file has at most {} KiB", MAX_TEXT_BYTES >> 10);
+    let help = "divide it: services reach each other by HTTP, and plain functions can be imported";
+    ScriptDiagnostic::error(
+        DiagnosticCode::TooLarge,
+        0..0,
+        message,
+        "this one is too large to be compiled",
+        help,
+    )
 }

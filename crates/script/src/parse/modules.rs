@@ -13,7 +13,7 @@ use oxc_ast_visit::{Visit, walk};
 use oxc_parser::Parser;
 use oxc_span::SourceType;
 
-use crate::parser_thread;
+use super::parser_thread;
 
 /// Returns the modules that a JavaScript or TypeScript file refers to by `import`, `export .. from`,
 /// `import(..)` and `require(..)`, in source order. Returns an empty list for other files.

@@ -2,8 +2,8 @@
 
 use super::{ConstructFinder, StatementPosition};
 use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
-use crate::lex::{TokenId, TokenKind};
 use crate::method::HandlerMethod;
+use crate::parse::lex::{TokenId, TokenKind};
 use crate::syntax::{ConstructKind, ConstructName};
 
 /// The code after a resource's path.

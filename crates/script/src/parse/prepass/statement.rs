@@ -1,7 +1,7 @@
 //! The ends of statements and expressions, as determined from tokens.
 
 use super::ConstructFinder;
-use crate::lex::{FollowingSyntax, FrameKind, TokenId, TokenKind};
+use crate::parse::lex::{FollowingSyntax, FrameKind, TokenId, TokenKind};
 
 impl ConstructFinder<'_> {
     /// Returns the last token of the expression that begins here, or `None` if there is none. The expression
