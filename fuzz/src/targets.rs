@@ -59,8 +59,12 @@ pub const TARGETS: &[FuzzTarget] = &[
         "services",
         "transport::http1::tests::fuzz::decodes_a_response_in_any_pieces",
     ),
-    fuzz_target("request_headers", "services", "fuzz::headers_from_outside_are_checked_and_stripped"),
-    fuzz_target("call_targets", "services", "fuzz::a_target_stays_below_its_service"),
+    fuzz_target(
+        "request_headers",
+        "services",
+        "headers::fuzz::headers_from_outside_are_checked_and_stripped",
+    ),
+    fuzz_target("call_targets", "services", "path::fuzz::a_target_stays_below_its_service"),
     fuzz_target(
         "graphql_responses",
         "graphql",

@@ -1,5 +1,9 @@
 //! The body type of all messages in the gateway, requests and responses alike. It is boxed to keep the types
 //! of its users readable, and only `Send`, since a single task polls it.
+//!
+//! Bodies are read into one buffer here, and decoded in `body/decompress.rs`.
+
+pub(crate) mod decompress;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

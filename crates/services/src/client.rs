@@ -4,12 +4,19 @@
 //! permit, is sent to an endpoint (`client/exchange.rs`), and its response is received and counted. A proxied
 //! request ([`ServiceSet::forward`]) streams both ways instead. An unsafe request that was sent is never sent
 //! again, unless the service reports that it did not process it. Dropping a future cancels its exchange.
+//!
+//! `calls.rs` makes several calls of one request, `coalescing.rs` one call for several requests, which share
+//! work by `in_flight.rs`. `fetch.rs` sends requests of the gateway itself.
 
+pub mod calls;
 mod clock;
 mod coalescing;
 mod exchange;
+pub mod fetch;
+pub mod in_flight;
 mod leased_body;
 mod message;
+mod receive;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -24,24 +31,24 @@ use offload::OffloadPool;
 use tokio::sync::SemaphorePermit;
 
 use crate::body::StreamedServiceBody;
-use crate::call::{RequestBudget, RequestCall, UpstreamCallOutcome, quota_key};
+use crate::body::decompress::DecoderPool;
+use crate::call::deadline::timeout_at;
+use crate::call::work::offload_call_error;
+use crate::call::{DEADLINE_EXCEEDED, RequestBudget, RequestCall, UpstreamCallOutcome, quota_key};
 use crate::config::{ConfigProblem, ServiceConfig};
-use crate::deadline::timeout_at;
-use crate::decompress::DecoderPool;
+use crate::endpoints::{BackgroundDependencies, NameResolver, RequestVerdict, SystemResolver};
 use crate::headers::{self, MAX_HOPS, TargetServiceName};
 use crate::path::{PathError, split_url};
-use crate::receive::{ReceiveError, receive};
 use crate::service::UpstreamService;
-use crate::stats::ServiceStats;
-use crate::targets::{BackgroundDependencies, NameResolver, RequestVerdict, SystemResolver};
+use crate::service::stats::ServiceStats;
+use crate::transport::upgrade::{self, UpgradeOffer};
 use crate::transport::{LiveTransport, ServiceTransport};
-use crate::upgrade::{self, UpgradeOffer};
-use crate::work::offload_call_error;
 use clock::{ExchangeTimers, ExpiredTimeout};
 use exchange::{CallExchange, LeasedResponse};
 use message::{RequestMessage, RequestPayload};
+use receive::{ReceiveError, receive};
 
-pub use crate::error::{AwaitedEvent, CallError};
+pub use crate::call::{AwaitedEvent, CallError};
 
 /// All services of a config. Clones share connections.
 #[derive(Clone)]
@@ -129,7 +136,7 @@ impl ServiceSet {
     /// Returns the statistics of all services, in alphabetical order.
     #[must_use]
     pub fn stats(&self) -> Vec<ServiceStats> {
-        self.by_name.values().map(|service| ServiceStats::from_service(service)).collect()
+        self.by_name.values().map(|service| service.stats()).collect()
     }
 
     /// Replaces the transport, for recordings and tests.
@@ -452,9 +459,6 @@ impl CallExchange {
         Ok(response)
     }
 }
-
-/// The error for a request whose deadline has passed.
-pub(crate) const DEADLINE_EXCEEDED: CallError = CallError::Limit("limit-deadline");
 
 /// Waits for a concurrency permit.
 async fn acquire_permit(budget: &RequestBudget) -> Result<Option<SemaphorePermit<'_>>, CallError> {

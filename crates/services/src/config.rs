@@ -200,4 +200,6 @@ fn default_timeout() -> DurationConfig {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

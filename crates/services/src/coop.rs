@@ -1,15 +1,12 @@
 //! Cooperative scheduling for tasks that process data which is available at once.
 
 use std::io::{self, IoSlice};
-use std::iter;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::{consume_budget, poll_proceed};
 use tokio::task::yield_now;
-
-use crate::http2::FrameCursor;
 
 /// The bytes that a task processes before it yields: receiving and copying them takes a small part of a
 /// millisecond.
@@ -25,15 +22,6 @@ const BUDGET_UNITS: usize = 128;
 /// The bytes read below TLS before a pause. A TLS session reads on until it has plaintext, and each message
 /// without any, such as a `KeyUpdate` of 27 bytes, takes 3 microseconds.
 const CIPHERTEXT_BYTES: usize = 16 * 1024;
-
-/// The bytes of frames that are read at once. Each byte of a head can refer to a field (RFC 7541, section
-/// 6.1), which takes 60 to 150 ns.
-const FRAME_BYTES: usize = 8 * 1024;
-/// Types of frames for which h2 visits all streams of a connection, each of which takes up to 100 ns. They
-/// have 15 bytes or more, so that the frames in [`FRAME_BYTES`] bytes would cause up to 546 visits of each
-/// stream.
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
 
 /// A counter of the bytes processed since the last yield. Tokio's budget counts pieces, which may be of one
 /// byte or one mebibyte each.
@@ -158,55 +146,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for CooperativeStream<S> {
     }
 }
 
-/// A reader of a service's HTTP/2 frames, which may be of a few bytes each. It yields after [`FRAME_BYTES`]
-/// bytes that are available at once, and at each [`SETTINGS`] and [`GOAWAY`] frame. Unlike a budget that is
-/// used up, this does not delay what the same task writes.
-#[derive(Debug)]
-pub(crate) struct PacedReader<R> {
-    reader: BufReader<R>,
-    frames: FrameCursor,
-    /// The bytes that may be read before the next pause.
-    bytes_until_pause: usize,
-}
-
-impl<R: AsyncRead> PacedReader<R> {
-    pub(crate) fn new(reader: R) -> Self {
-        let reader = BufReader::with_capacity(FRAME_BYTES, reader);
-        Self { reader, frames: FrameCursor::default(), bytes_until_pause: FRAME_BYTES }
-    }
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for PacedReader<R> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        if this.bytes_until_pause == 0 {
-            this.bytes_until_pause = FRAME_BYTES;
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let Poll::Ready(bytes) = Pin::new(&mut this.reader).poll_fill_buf(context) else {
-            this.bytes_until_pause = FRAME_BYTES;
-            return Poll::Pending;
-        };
-        let bytes = bytes?;
-        let fitting = &bytes[..bytes.len().min(this.bytes_until_pause).min(buffer.remaining())];
-        let mut rest = fitting;
-        // The payload of the frame that ends a turn is read in the next one. Without a payload, h2 visits no
-        // streams.
-        let mut heads = iter::from_fn(|| this.frames.next_head(&mut rest));
-        let is_turn_over = heads.any(|head| matches!(head.kind, SETTINGS | GOAWAY));
-        let count = fitting.len() - rest.len();
-        buffer.put_slice(&fitting[..count]);
-        Pin::new(&mut this.reader).consume(count);
-        this.bytes_until_pause = if is_turn_over { 0 } else { this.bytes_until_pause - count };
-        Poll::Ready(Ok(()))
-    }
-}
-
 /// Ends the poll of the current task, so that others run before it continues. The task has no budget left
 /// for other reads in this poll.
 pub fn end_poll(context: &mut Context<'_>) {
@@ -225,7 +164,7 @@ fn consume_units(context: &mut Context<'_>, bytes: usize) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::future::poll_fn;
     use std::pin::pin;
 
@@ -238,7 +177,7 @@ mod tests {
     const BUDGET_BYTES: usize = BUDGET_UNITS * UNIT_BYTES;
 
     /// Returns the number of polls that a future takes.
-    async fn count_polls(future: impl Future) -> usize {
+    pub(crate) async fn count_polls(future: impl Future) -> usize {
         let (mut future, mut polls) = (pin!(future), 0);
         poll_fn(|context| {
             polls += 1;
@@ -293,41 +232,6 @@ mod tests {
             }
         };
         assert_eq!(count_polls(reading).await, 8);
-    }
-
-    #[tokio::test]
-    async fn reads_a_bounded_number_of_bytes_of_frames_in_a_poll() {
-        let mut reader = PacedReader::new(tokio::io::repeat(b'x'));
-        let mut room = vec![0; 8 * FRAME_BYTES];
-        let reading = async {
-            for part in room.chunks_mut(FRAME_BYTES + 1) {
-                reader.read_exact(part).await.unwrap();
-            }
-        };
-        assert_eq!(count_polls(reading).await, 8);
-    }
-
-    #[tokio::test]
-    async fn reads_at_most_one_frame_for_which_all_streams_are_visited_in_a_poll() {
-        const PING: u8 = 6;
-        // More than the reader buffers, so that its buffer ends within a head.
-        const FRAMES: usize = 1_000;
-        for (kind, polls) in [(SETTINGS, FRAMES + 1), (GOAWAY, FRAMES + 1), (PING, 2)] {
-            // 6 bytes follow the head.
-            let frames = [0, 0, 6, kind, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, kind].repeat(FRAMES);
-            let (mut reader, mut read) = (PacedReader::new(&frames[..]), Vec::new());
-            assert_eq!(count_polls(reader.read_to_end(&mut read)).await, polls, "{kind}");
-            assert!(read == frames, "{kind}");
-            // However the bytes are cut.
-            let (mut reader, mut read) = (PacedReader::new(&frames[..]), vec![0; frames.len()]);
-            let reading = async {
-                for part in read.chunks_mut(7) {
-                    reader.read_exact(part).await.unwrap();
-                }
-            };
-            assert_eq!(count_polls(reading).await, polls, "{kind}");
-            assert!(read == frames, "{kind}");
-        }
     }
 
     #[tokio::test]

@@ -7,7 +7,10 @@
 //! completes them when the request is sent on: it removes hop-by-hop headers that a filter added (RFC 9110,
 //! section 7.6.1), and adds those that an intermediary must send: `Via`, `Forwarded` (`headers/forwarded.rs`)
 //! and `CDN-Loop` (RFC 8586).
+//!
+//! The weighted lists of content negotiation are in `headers/accept.rs`.
 
+pub mod accept;
 pub mod forwarded;
 
 use std::borrow::Cow;
@@ -535,5 +538,7 @@ impl ToProblem for HeaderError {
     }
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

@@ -5,68 +5,57 @@
 //! carries the remaining time, calls and bytes. Errors implement [`ToProblem`]: an error code, a status and
 //! the party at fault. Only `gateway` turns them into HTTP responses.
 //!
-//! Read next: `call.rs` and `problem.rs` (the interface to the handlers), `config.rs` (the operator's
-//! settings), `client.rs` (the path of one request), `calls.rs` (several calls of one request),
-//! `in_flight.rs` (request coalescing across requests), `targets.rs` (endpoint selection), `hosts.rs`
-//! (external hosts that are not configured services), `transport.rs` (the part that a recording can replace),
-//! `fetch.rs` (requests of the gateway itself).
+//! The modules by level; each uses only the levels above its own:
+//!
+//! - `problem` (the interface of errors), `config` (the operator's settings), `coop` (cooperative scheduling);
+//! - `headers` and `path` (rules for requests), `body` (streamed bodies and their decoding);
+//! - `protocol` (HTTP/1.1 and HTTP/2 on the wire), `call` (the context of a client's request: caller, budget,
+//!   trace, errors);
+//! - `transport` (connections: pools, TLS, upgrades; the part that a recording can replace);
+//! - `endpoints` (load balancing, health, name resolution);
+//! - `service` (a service from its config; external hosts that are not configured services);
+//! - `client` (the path of one request, several calls of one request, coalescing across requests, requests of
+//!   the gateway itself).
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod accept;
 pub mod body;
-pub mod caching;
 pub mod call;
-pub mod calls;
 pub mod client;
 pub mod config;
 pub mod coop;
-mod deadline;
-mod decompress;
-mod error;
-pub mod fetch;
+mod endpoints;
 pub mod headers;
-mod hosts;
-pub mod http1;
-pub mod http2;
-pub mod in_flight;
 pub mod path;
 pub mod problem;
-mod receive;
-mod retry;
+mod protocol;
 mod service;
-pub mod stats;
-mod targets;
-pub mod trace;
 pub mod transport;
-mod upgrade;
-mod work;
-
-#[cfg(test)]
-mod fuzz;
 
 pub use body::StreamedServiceBody;
+pub use body::decompress::{DecoderPool, DecompressError, decompress};
+pub use call::deadline::timeout_at;
+pub use call::trace::RequestTrace;
+pub use call::work::{composition_error, make_movable, process_text};
 pub use call::{
-    CallRights, CallerId, CpuAccounting, ReceivedAccounts, ReceivedLimit, ReceivedPermit, RequestBudget,
-    RequestCall, RequestReport, UpstreamCallOutcome, UpstreamCallRecord, quota_key,
+    CallError, CallRights, CallerId, CpuAccounting, ReceivedAccounts, ReceivedLimit, ReceivedPermit,
+    RequestBudget, RequestCall, RequestReport, UpstreamCallOutcome, UpstreamCallRecord, quota_key,
 };
-pub use calls::{CallCoalescer, RequestCalls};
-pub use client::{CallError, ProgramResponse, ServiceRequest, ServiceSet};
+pub use call::{caching, trace};
+pub use client::calls::{CallCoalescer, RequestCalls};
+pub use client::fetch::{FetchError, GatewayClient};
+pub use client::in_flight::{InFlightMap, WorkFingerprint};
+pub use client::{ProgramResponse, ServiceRequest, ServiceSet};
+pub use client::{calls, fetch, in_flight};
 pub use config::{BytesConfig, ConfigProblem, DurationConfig, GraphqlServiceConfig, ServiceConfig};
-pub use deadline::timeout_at;
-pub use decompress::{DecoderPool, DecompressError, decompress};
-pub use fetch::{FetchError, GatewayClient};
-pub use headers::client_network;
-pub use hosts::{HostsError, PermittedHosts};
-pub use in_flight::{InFlightMap, WorkFingerprint};
+pub use endpoints::{EndpointStats, NameResolver, SystemResolver};
+pub use headers::{accept, client_network};
 pub use path::{PathError, RequestTarget, parse_target};
 pub use problem::{
     AnswerTimeout, BodyDeadlineExceeded, CallErrorKind, FaultParty, GatewayOverloaded, LoggedErrorCode,
     ToProblem, UnfinishedResponse,
 };
-pub use service::UpstreamService;
-pub use stats::{EndpointStats, ServiceStats};
-pub use targets::{NameResolver, SystemResolver};
-pub use trace::RequestTrace;
+pub use protocol::{http1, http2};
+pub use service::stats::{self, ServiceStats};
+pub use service::{HostsError, PermittedHosts, UpstreamService};
+pub use transport::upgrade::{RewoundStream, ServiceTunnel};
 pub use transport::{ChainLimitVerifier, ServiceTransport, TransportError};
-pub use upgrade::{RewoundStream, ServiceTunnel};
-pub use work::{composition_error, make_movable, process_text};

@@ -401,4 +401,6 @@ impl ToProblem for PathError {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

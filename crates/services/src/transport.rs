@@ -1,14 +1,17 @@
 //! The interface for sending requests to services: [`LiveTransport`] here, recordings elsewhere.
 //!
 //! A request takes an idle connection (`transport/pool.rs`) or opens one (`connect.rs`, `tls.rs`), and is
-//! exchanged for a response on it (`http1.rs`, `http2.rs`).
+//! exchanged for a response on it (`http1.rs`, `http2.rs`). The address is checked before it is connected to
+//! (`address_check.rs`). A connection that switches its protocol becomes a tunnel (`upgrade.rs`).
 
+mod address_check;
 mod chain_limit;
 mod connect;
 mod http1;
 mod http2;
 mod pool;
 pub(crate) mod tls;
+pub(crate) mod upgrade;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,9 +27,9 @@ use crate::config::ServiceProtocol;
 use connect::{TargetTls, TransportConnection, connect};
 use pool::{ConnectionPool, PoolLookup};
 
+pub(crate) use address_check::{ReachableAddresses, is_private_address_error};
 pub use chain_limit::ChainLimitVerifier;
 pub(crate) use connect::ConnectSettings;
-pub(crate) use http1::ResettingSocket;
 
 /// The maximum size of a response head in bytes.
 const MAX_HEAD: u32 = 64 << 10;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::message::{StreamedUpload, UploadEnd};
-use crate::deadline::timeout_at;
-use crate::error::AwaitedEvent;
+use crate::call::AwaitedEvent;
+use crate::call::deadline::timeout_at;
 use crate::service::UpstreamService;
 
 /// The timers of one exchange, from its start to its last attempt.

@@ -14,20 +14,48 @@ use offload::polls::PollSite;
 use tokio::time::{Instant, timeout_at};
 
 use super::exchange::CallExchange;
+use super::in_flight::{InFlightMap, WorkFingerprint};
 use super::message::{RequestMessage, RequestPayload};
-use super::{DEADLINE_EXCEEDED, ServiceSet, acquire_permit};
-use crate::call::{HELD_UNIT, ReceivedPermit, RequestBudget, RequestCall};
-use crate::calls::{CallCoalescer, CoalescedResponse, SharedCallResult};
-use crate::client::{ProgramResponse, ServiceRequest};
-use crate::error::CallError;
-use crate::in_flight::WorkFingerprint;
+use super::{ProgramResponse, ServiceRequest, ServiceSet, acquire_permit};
+use crate::call::trace::{TRACEPARENT, TRACESTATE};
+use crate::call::{CallError, DEADLINE_EXCEEDED, HELD_UNIT, ReceivedPermit, RequestBudget, RequestCall};
 use crate::problem::UnfinishedResponse;
 use crate::service::UpstreamService;
-use crate::trace::{TRACEPARENT, TRACESTATE};
 
 /// The maximum number of shared calls that a request waits for, if the clients that started them have no room
 /// for the response.
 const MAX_SHARED_ATTEMPTS: usize = 3;
+
+/// The response or error of a call, shared by all callers of an equal call.
+pub type SharedCallResult<T = ProgramResponse> = Result<T, Arc<CallError>>;
+
+/// Request coalescing across requests: equal calls that are in flight at the same time are made once. Calls
+/// are equal if they have the same method, URL and body, and the same headers as sent to the service,
+/// credentials included.
+#[derive(Debug)]
+pub struct CallCoalescer<T> {
+    in_flight: Arc<InFlightMap<CoalescedResponse<T>>>,
+    /// The maximum size of a shared response in bytes.
+    max_response_bytes: u64,
+}
+
+/// The result of a coalesced call, with its cost.
+#[derive(Clone, Debug)]
+struct CoalescedResponse<T> {
+    result: SharedCallResult<T>,
+    received_bytes: u64,
+    /// The start of the call.
+    started: Instant,
+    budget: Arc<RequestBudget>,
+}
+
+impl<T> CallCoalescer<T> {
+    /// Creates a coalescer without calls in flight, for responses of at most this number of bytes.
+    #[must_use]
+    pub fn new(max_response_bytes: u64) -> Self {
+        Self { in_flight: Arc::default(), max_response_bytes }
+    }
+}
 
 /// The text of a shared response, which counts in the account of the client that started the call until the
 /// last request drops it.

@@ -19,15 +19,13 @@ use super::clock::{ExchangeTimers, ExpiredTimeout};
 use super::leased_body::LeasedBody;
 use super::message::{RequestMessage, StreamedUpload};
 use crate::body::StreamedServiceBody;
+use crate::call::{AwaitedEvent, CallError};
 use crate::call::{CallerId, RequestBudget, UpstreamCallOutcome};
 use crate::config::DurationConfig;
-use crate::error::{AwaitedEvent, CallError};
-use crate::hosts::is_private_address_error;
-use crate::retry::is_safe_method;
+use crate::endpoints::{BackgroundDependencies, EndpointLease, EndpointPeer, RequestVerdict};
 use crate::service::UpstreamService;
-use crate::targets::{BackgroundDependencies, EndpointLease, EndpointPeer, RequestVerdict};
-use crate::transport::TransportError;
-use crate::upgrade;
+use crate::service::retry::is_safe_method;
+use crate::transport::{TransportError, is_private_address_error, upgrade};
 
 /// The error for a 101 response to a request that did not offer that protocol.
 const UNEXPECTED_SWITCH: &str = "it switched to a protocol that was not offered";

@@ -12,9 +12,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::message::{CLIENT_DELAY, StreamedUpload};
 use crate::body::{BodyError, StreamedServiceBody};
+use crate::call::CallError;
 use crate::config;
-use crate::error::CallError;
-use crate::targets::{EndpointLease, RequestVerdict};
+use crate::endpoints::{EndpointLease, RequestVerdict};
 
 /// The error of a body that exceeded the idle timeout.
 #[derive(Debug, thiserror::Error)]

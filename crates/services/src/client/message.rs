@@ -19,7 +19,7 @@ use crate::body::{BodyError, StreamedServiceBody, full};
 use crate::headers::strip_head_duplicates;
 use crate::path::PathError;
 use crate::transport::TargetOrigin;
-use crate::upgrade::UpgradeOffer;
+use crate::transport::upgrade::UpgradeOffer;
 
 /// The delay by a client from which on a failure does not count against the endpoint: the service's own
 /// timeout for reads or writes may have caused it.

@@ -15,11 +15,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
-use super::{RequestEndpoint, TargetOrigin, http1, http2, tls};
+use super::{ReachableAddresses, RequestEndpoint, TargetOrigin, http1, http2, tls};
 use crate::body::BodyError;
 use crate::config::ServiceProtocol;
 use crate::coop::CooperativeStream;
-use crate::hosts::ReachableAddresses;
 
 /// The connection settings in a service's config.
 #[derive(Clone, Debug, PartialEq)]

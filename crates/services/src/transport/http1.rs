@@ -7,7 +7,7 @@
 //! closes the connection, and so does unexpected data after a response.
 //!
 //! `http1/request.rs` writes a request, `response.rs` reads the head of the response, `body.rs` its body. The
-//! parts shared with the gateway's server are in [`crate::http1`].
+//! parts shared with the gateway's server are in [`crate::protocol::http1`].
 
 mod body;
 mod request;
@@ -26,10 +26,10 @@ use http_body_util::BodyExt;
 use tokio::task::unconstrained;
 
 use super::connect::TransportStream;
+use super::upgrade::UpgradedService;
 use super::{RequestEndpoint, UnsentRequest};
 use crate::body::{BodyError, StreamedServiceBody, full};
-use crate::http1::{BodyDecoder, BodyFraming, ReceiveBuffer};
-use crate::upgrade::UpgradedService;
+use crate::protocol::http1::{BodyDecoder, BodyFraming, ReceiveBuffer};
 use body::ArrivingBody;
 use request::OutgoingRequest;
 use response::ResponseHead;

@@ -1,5 +1,7 @@
 //! A client connection over HTTP/2, with concurrent requests, driven by a task of its own.
 
+mod paced_reader;
+
 use std::error::Error as _;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -24,8 +26,8 @@ use tokio::task::coop::poll_proceed;
 use super::connect::TransportStream;
 use super::{MAX_HEAD, TransportError, UnsentRequest};
 use crate::body::{BodyError, StreamedServiceBody};
-use crate::coop::PacedReader;
-use crate::http1::content_length;
+use crate::protocol::http1::content_length;
+use paced_reader::PacedReader;
 
 /// The interval and the timeout of keep-alive pings on connections with requests in flight.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -41,8 +43,8 @@ const HEADER_TABLE: u32 = 4 << 10;
 /// The bytes of a request body that are buffered while the service's window is full.
 const SEND_BUFFER: usize = 1 << 20;
 /// The number of requests in flight on a connection from which further ones open another connection, even if
-/// the service permits more. h2 visits all streams of a connection for some frames (`coop.rs`), and at its
-/// end.
+/// the service permits more. h2 visits all streams of a connection for some frames (`paced_reader.rs`), and at
+/// its end.
 pub(super) const MAX_STREAMS: usize = 100;
 /// The number of reset streams that a connection remembers, to ignore their late frames.
 const MAX_RESET_STREAMS: usize = 50;
@@ -212,8 +214,8 @@ impl http_body::Body for SlottedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // Consumes the cooperative budget, as in HTTP/1.1 (`http1/decoder.rs`): thousands of frames may be
-        // available at once.
+        // Consumes the cooperative budget, as in HTTP/1.1 (`protocol/http1/decoder.rs`): thousands of frames
+        // may be available at once.
         let budget = ready!(poll_proceed(context));
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context)?);
         budget.made_progress();

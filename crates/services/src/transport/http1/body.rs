@@ -9,7 +9,7 @@ use http_body::{Frame, SizeHint};
 use super::request::OutgoingRequest;
 use super::{ClientHttp1Connection, ClientHttp1Parts, RequestEndpoint};
 use crate::body::BodyError;
-use crate::http1::BodyDecoder;
+use crate::protocol::http1::BodyDecoder;
 
 /// A body that was not available at once, with its connection.
 pub(super) struct ArrivingBody {

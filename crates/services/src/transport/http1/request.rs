@@ -10,7 +10,7 @@ use http_body::Body as _;
 use super::super::{TransportError, UnsentRequest};
 use super::ResettingSocket;
 use crate::body::{BodyError, StreamedServiceBody, empty};
-use crate::http1::{BodyFraming, SendingMessage, announced_trailers, write_field};
+use crate::protocol::http1::{BodyFraming, SendingMessage, announced_trailers, write_field};
 
 /// A request with its progress.
 pub(super) struct OutgoingRequest {

@@ -11,7 +11,9 @@ use http::{Method, Response, StatusCode, Version};
 use httparse::Status;
 
 use crate::headers::{MAX_MEMBERS, is_within_member_limit, list_contains};
-use crate::http1::{AmbiguousFraming, BodyFraming, ReceiveBuffer, content_length, is_chunked, parse_fields};
+use crate::protocol::http1::{
+    AmbiguousFraming, BodyFraming, ReceiveBuffer, content_length, is_chunked, parse_fields,
+};
 
 /// The maximum size of a head in bytes, and the maximum number of headers.
 const MAX_HEAD: usize = crate::transport::MAX_HEAD as usize;

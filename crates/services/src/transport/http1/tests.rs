@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::response;
-use crate::http1::tests::{decode, split_at_places};
-use crate::http1::{BodyDecoder, ReceiveBuffer};
+use crate::protocol::http1::tests::{decode, split_at_places};
+use crate::protocol::http1::{BodyDecoder, ReceiveBuffer};
 
 proptest! {
     #[test]

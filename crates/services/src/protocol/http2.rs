@@ -1,6 +1,6 @@
 //! HTTP/2 (RFC 9113), as far as clients and servers share it: the position in a peer's frames. h2 implements
-//! the rest. `coop.rs` paces a service's frames by it, `gateway/src/server/http2/frames.rs` weighs those of a
-//! client.
+//! the rest. `transport/http2/paced_reader.rs` paces a service's frames by it,
+//! `gateway/src/server/http2/frames.rs` weighs those of a client.
 
 /// The length of a frame's head (RFC 9113, section 4.1).
 pub const FRAME_HEAD: usize = 9;

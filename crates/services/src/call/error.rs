@@ -88,6 +88,9 @@ pub enum CallError {
     },
 }
 
+/// The error for a request whose deadline has passed.
+pub(crate) const DEADLINE_EXCEEDED: CallError = CallError::Limit("limit-deadline");
+
 /// The event that did not occur within a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AwaitedEvent {

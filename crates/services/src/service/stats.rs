@@ -2,12 +2,11 @@
 
 mod histogram;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
-use crate::retry::RetryBudget;
-use crate::service::UpstreamService;
+use super::retry::RetryBudget;
+use crate::endpoints::EndpointStats;
 
 pub use histogram::{DurationHistogram, HistogramSnapshot};
 
@@ -30,26 +29,6 @@ pub struct ServiceStats {
     pub endpoints: Vec<EndpointStats>,
 }
 
-/// Statistics of one endpoint of a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndpointStats {
-    /// Host and port as written in the config.
-    pub target: String,
-    /// The address of the endpoint, one of those that the host name resolves to.
-    pub address: Option<SocketAddr>,
-    /// The number of requests sent to the endpoint, retries included.
-    pub requests: u64,
-    /// The number of failed requests: no connection, an incomplete response, a timeout, or status 500,
-    /// 502, 503 or 504.
-    pub failures: u64,
-    /// The number of outlier ejections, including failed probes.
-    pub ejections: u64,
-    /// The number of requests in flight, streamed responses included.
-    pub outstanding: u32,
-    /// Whether the endpoint receives requests.
-    pub healthy: bool,
-}
-
 /// The counters of one service, kept across config reloads.
 #[derive(Debug)]
 pub(crate) struct ServiceCounters {
@@ -70,21 +49,6 @@ impl ServiceCounters {
             retries_refused: AtomicU64::new(0),
             response_time: DurationHistogram::default(),
             retry_budget: RetryBudget::new(),
-        }
-    }
-}
-
-impl ServiceStats {
-    pub(crate) fn from_service(service: &UpstreamService) -> Self {
-        let tally = &service.counters;
-        Self {
-            service: Arc::clone(service.name()),
-            requests: tally.requests.load(Relaxed),
-            failures: tally.failures.load(Relaxed),
-            retries: tally.retries.load(Relaxed),
-            retries_refused: tally.retries_refused.load(Relaxed),
-            response_time: tally.response_time.snapshot(),
-            endpoints: service.targets.stats(),
         }
     }
 }

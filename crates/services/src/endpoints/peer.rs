@@ -1,10 +1,10 @@
 //! An endpoint of a service: its address, its counters, and its requests in flight.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::endpoint_health::{EndpointHealth, HealthChange, RequestVerdict};
-use crate::stats::EndpointStats;
 use crate::transport::{RequestEndpoint, TargetOrigin};
 
 /// An endpoint that requests are distributed to.
@@ -16,6 +16,26 @@ pub(crate) struct EndpointPeer {
     requests: AtomicU64,
     failures: AtomicU64,
     ejections: AtomicU64,
+}
+
+/// Statistics of one endpoint of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointStats {
+    /// Host and port as written in the config.
+    pub target: String,
+    /// The address of the endpoint, one of those that the host name resolves to.
+    pub address: Option<SocketAddr>,
+    /// The number of requests sent to the endpoint, retries included.
+    pub requests: u64,
+    /// The number of failed requests: no connection, an incomplete response, a timeout, or status 500,
+    /// 502, 503 or 504.
+    pub failures: u64,
+    /// The number of outlier ejections, including failed probes.
+    pub ejections: u64,
+    /// The number of requests in flight, streamed responses included.
+    pub outstanding: u32,
+    /// Whether the endpoint receives requests.
+    pub healthy: bool,
 }
 
 /// A guard for a request on its endpoint: the request counts as in flight until the lease is dropped.

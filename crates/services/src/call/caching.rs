@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32};
 
 use http::header::{AGE, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, VARY};
 
-use crate::call::CallerId;
+use super::CallerId;
 use crate::headers::MAX_MEMBERS;
 
 /// The combined caching directives of a request's services. The strictest ones apply.

@@ -16,9 +16,9 @@ use tokio::time::timeout;
 use crate::body::{BodyError, ReadBodyError, full, read_limited};
 use crate::config::{ServiceProtocol, ServiceTlsConfig};
 use crate::headers::DEFAULT_USER_AGENT;
-use crate::hosts::ReachableAddresses;
 use crate::transport::{
-    ConnectSettings, LiveTransport, RequestEndpoint, ServiceTransport, TargetOrigin, TransportError, tls,
+    ConnectSettings, LiveTransport, ReachableAddresses, RequestEndpoint, ServiceTransport, TargetOrigin,
+    TransportError, tls,
 };
 
 /// The timeout for connecting, if the total timeout is longer.

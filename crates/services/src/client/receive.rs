@@ -12,11 +12,11 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use offload::OffloadError;
 
+use crate::body::decompress::{ContentCoding, DecoderPool, read_decoded};
 use crate::body::{BodyBuffer, BodyError, StreamedServiceBody};
+use crate::call::CallError;
 use crate::call::RequestBudget;
 use crate::coop::ByteTurn;
-use crate::decompress::{ContentCoding, DecoderPool, read_decoded};
-use crate::error::CallError;
 use crate::headers::strip_hop_by_hop;
 
 /// The reason for not reading a response to its end.

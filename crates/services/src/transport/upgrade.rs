@@ -24,10 +24,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, copy_bidirectional};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::io::InspectReader;
 
+use super::http1::ResettingSocket;
 use crate::body::StreamedServiceBody;
 use crate::headers::{list_contains, list_members};
-use crate::targets::EndpointLease;
-use crate::transport::ResettingSocket;
 
 /// Protocols that connections are never upgraded to, by the name before a version: they would hide other
 /// requests, or require the gateway to have their keys.
@@ -45,17 +44,16 @@ pub(crate) struct UpgradedService(Arc<Mutex<Option<UpgradedStream>>>);
 #[derive(Clone)]
 pub struct ServiceTunnel(Arc<Mutex<Option<TunnelServiceSide>>>);
 
-/// A guard that a tunnel holds until it is closed, such as a concurrency permit.
+/// A guard that a tunnel holds until it is closed, such as an endpoint lease or a concurrency permit.
 type TunnelGuard = Box<dyn Send>;
 
 /// The connection, and the bytes that were read from it already.
 type UpgradedStream = (ResettingSocket, Bytes);
 
-/// The service's side of a tunnel. The lease is held until the tunnel closes.
+/// The service's side of a tunnel. The guards are held until the tunnel closes.
 struct TunnelServiceSide {
     service: UpgradedStream,
     idle_timeout: Duration,
-    _lease: EndpointLease,
     guards: Vec<TunnelGuard>,
 }
 
@@ -126,8 +124,7 @@ impl ServiceTunnel {
     /// expires. Further calls have no effect.
     pub async fn connect_client(&self, client: impl AsyncRead + AsyncWrite + Unpin) {
         let far = self.lock().take();
-        let Some(TunnelServiceSide { service: (stream, begun), idle_timeout: idle, _lease, guards: _guards }) =
-            far
+        let Some(TunnelServiceSide { service: (stream, begun), idle_timeout: idle, guards: _guards }) = far
         else {
             return;
         };
@@ -188,11 +185,11 @@ impl UpgradeOffer {
     }
 
     /// Turns an accepting response of the service into the response to the client, with a tunnel to the
-    /// service. Returns `false` if the response does not accept the offer.
+    /// service that holds the endpoint's lease. Returns `false` if the response does not accept the offer.
     pub(crate) fn accept_switch(
         &self,
         response: &mut Response<StreamedServiceBody>,
-        lease: EndpointLease,
+        lease: impl Send + 'static,
         idle: Duration,
     ) -> bool {
         let protocol = self.accepted_protocol(response).cloned();
@@ -202,7 +199,7 @@ impl UpgradeOffer {
         crate::headers::strip_hop_by_hop(response.headers_mut());
         response.headers_mut().insert(UPGRADE, protocol);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        let far = TunnelServiceSide { service, idle_timeout: idle, _lease: lease, guards: Vec::new() };
+        let far = TunnelServiceSide { service, idle_timeout: idle, guards: vec![Box::new(lease)] };
         response.extensions_mut().insert(ServiceTunnel(Arc::new(Mutex::new(Some(far)))));
         true
     }

@@ -14,19 +14,17 @@ use futures_util::future::{BoxFuture, Shared};
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-use tokio::time::Instant;
 
-use crate::call::{RequestBudget, RequestCall};
-use crate::client::{CallError, ProgramResponse, ServiceRequest, ServiceSet};
-use crate::in_flight::{InFlightMap, WorkFingerprint};
-use crate::retry::is_safe_method;
+use super::in_flight::WorkFingerprint;
+use super::{ProgramResponse, ServiceRequest, ServiceSet};
+use crate::call::RequestCall;
 use crate::service::UpstreamService;
+use crate::service::retry::is_safe_method;
+
+pub use super::coalescing::{CallCoalescer, SharedCallResult};
 
 /// The longest URL for lists that can be split; common servers accept at least this length.
 pub const MAX_URL_BYTES: usize = 8000;
-
-/// The response or error of a call, shared by all callers of an equal call.
-pub type SharedCallResult<T = ProgramResponse> = Result<T, Arc<CallError>>;
 
 /// The calls of one request. `T` is made from a response once, and shared by all callers that get the
 /// response.
@@ -74,35 +72,6 @@ impl<T> Drop for WriteGuard<T> {
 
 /// The parts of a call that distinguish it from others, with the fingerprint of its headers and its body.
 type CallKey = (Arc<str>, Method, PathAndQuery, WorkFingerprint);
-
-/// Request coalescing across requests: equal calls that are in flight at the same time are made once. Calls
-/// are equal if they have the same method, URL and body, and the same headers as sent to the service,
-/// credentials included.
-#[derive(Debug)]
-pub struct CallCoalescer<T> {
-    pub(crate) in_flight: Arc<InFlightMap<CoalescedResponse<T>>>,
-    /// The maximum size of a shared response in bytes.
-    pub(crate) max_response_bytes: u64,
-}
-
-/// The result of a coalesced call, with its cost.
-#[derive(Clone, Debug)]
-pub(crate) struct CoalescedResponse<T> {
-    pub(crate) result: SharedCallResult<T>,
-    pub(crate) received_bytes: u64,
-    /// The start of the call.
-    pub(crate) started: Instant,
-    pub(crate) budget: Arc<RequestBudget>,
-}
-
-impl<T> CallCoalescer<T> {
-    /// Creates a coalescer without calls in flight. `received` is the maximum size of a shared response in
-    /// bytes.
-    #[must_use]
-    pub fn new(max_response_bytes: u64) -> Self {
-        Self { in_flight: Arc::default(), max_response_bytes }
-    }
-}
 
 impl<T: From<ProgramResponse> + Clone + Send + Sync + 'static> RequestCalls<T> {
     /// Creates an empty set of calls.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey, SHORT_TEXT};
 
-use crate::call::{RequestBudget, RequestCall, UpstreamCallOutcome, UpstreamCallRecord};
-use crate::client::DEADLINE_EXCEEDED;
-use crate::error::CallError;
+use super::{
+    CallError, DEADLINE_EXCEEDED, RequestBudget, RequestCall, UpstreamCallOutcome, UpstreamCallRecord,
+};
 use crate::problem::{AnswerTimeout, GatewayOverloaded, ToProblem, UnfinishedResponse};
 
 /// Makes the computation of a response movable: it runs in the pool for a while if it requests that by

@@ -2,16 +2,15 @@
 //! `*.example.org`, `10.0.0.0/8`.
 //!
 //! A permitted host is called as a service with default settings. Since a name can resolve to any address,
-//! the resolved address is checked on connect (`address_check.rs`): a `*` permits the public internet, but no
-//! internal hosts (no SSRF).
+//! the resolved address is checked on connect (`transport/address_check.rs`): a `*` permits the public
+//! internet, but no internal hosts (no SSRF).
 
-mod address_check;
 mod pattern;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::service::UpstreamService;
-pub(crate) use address_check::{ReachableAddresses, is_private_address_error};
+use super::UpstreamService;
+use crate::transport::ReachableAddresses;
 pub use pattern::HostsError;
 use pattern::{ExternalHostPattern, HostAndPort};
 

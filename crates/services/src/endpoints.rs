@@ -19,11 +19,11 @@ use offload::OffloadPool;
 use offload::polls::{PollSite, watch_polls};
 
 use crate::body::BodyError;
-use crate::stats::EndpointStats;
 use crate::transport::{RequestEndpoint, ServiceTransport, TargetOrigin};
 pub(crate) use checks::HealthChecks;
 pub(crate) use endpoint_health::RequestVerdict;
 pub use names::{NameResolver, SystemResolver};
+pub use peer::EndpointStats;
 pub(crate) use peer::{EndpointLease, EndpointPeer};
 
 /// The largest number of endpoints for which all are compared. With more endpoints, the better of two random

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use testkit::misbehaving_upstream;
 
 use super::*;
-use crate::ServiceConfig;
+use crate::{CallError, ServiceConfig};
 
 async fn start_calls() -> (misbehaving_upstream::MisbehavingUpstream, RequestCalls, Arc<UpstreamService>) {
     let upstream = misbehaving_upstream::start().await;

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName};
 
-use crate::headers::MAX_MEMBERS;
+use super::MAX_MEMBERS;
 
 /// The number of parameters of an item that are read.
 const MAX_PARAMETERS: usize = 16;

@@ -1,7 +1,7 @@
 //! Address checks for untrusted host names: only public addresses, and those that the operator lists, may
 //! be connected to.
 //!
-//! The check runs when the connection is opened (`transport/connect.rs`), after name resolution. It is
+//! The check runs when the connection is opened (`connect.rs`), after name resolution. It is
 //! repeated for every connection, which also covers names that resolve to another address later (DNS
 //! rebinding).
 

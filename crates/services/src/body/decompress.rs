@@ -18,7 +18,7 @@ use http::header::{CONTENT_ENCODING, HeaderMap};
 use offload::{JobContext, JobRequest, OffloadError, OffloadPool, QuotaKey};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncReadExt, ReadBuf};
 
-use crate::body::BodyBuffer;
+use super::BodyBuffer;
 
 /// The number of bytes decoded at a time.
 const STEP_BYTES: usize = 16 << 10;
