@@ -52,8 +52,8 @@ pub const TARGETS: &[FuzzTarget] = &[
         "gateway",
         "server::http1::tests::fuzz::never_panics_and_does_not_depend_on_the_split",
     ),
-    fuzz_target("credentials", "gateway", "fuzz::never_authenticates_without_the_secret"),
-    fuzz_target("forwarded_headers", "gateway", "fuzz::ignores_forwarding_headers_of_untrusted_peers"),
+    fuzz_target("credentials", "gateway", "tests::fuzz::never_authenticates_without_the_secret"),
+    fuzz_target("forwarded_headers", "gateway", "tests::fuzz::ignores_forwarding_headers_of_untrusted_peers"),
     fuzz_target(
         "upstream_http1",
         "services",

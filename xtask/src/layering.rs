@@ -75,7 +75,7 @@ const RESTRICTED_TEXT: &[(&[&str], &[&str], &str)] = &[
             "crates/services/src/",
             "crates/cli/src/call/",
             "crates/testkit/src/",
-            "crates/gateway/src/listen.rs",
+            "crates/gateway/src/server/listeners.rs",
             "crates/cli/src/serve/takeover/handover_client.rs",
         ],
         "only `services` opens connections",
@@ -83,7 +83,11 @@ const RESTRICTED_TEXT: &[(&[&str], &[&str], &str)] = &[
     (
         &["application/problem+json"],
         // `orfa call` parses responses of `gateway`.
-        &["crates/gateway/src/respond.rs", "crates/cli/src/call/", "crates/testkit/src/"],
+        &[
+            "crates/gateway/src/http_semantics/problem_details.rs",
+            "crates/cli/src/call/",
+            "crates/testkit/src/",
+        ],
         "errors become HTTP in one place",
     ),
 ];

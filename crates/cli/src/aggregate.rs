@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use aggregate::AggregateExplanation;
-use gateway::aggregates::{self, InspectableAggregate};
+use gateway::build::aggregate_routes::{self, InspectableAggregate};
 use gateway::{ConfigMistake, GatewayConfig};
 use script::{DependenceGraph, DependenceNode, TextPosition};
 
@@ -60,7 +60,7 @@ fn find_aggregate(
         None => with_declaration_route(config, Path::new(what))?,
     };
     config::print_warnings(config.source.warnings());
-    Ok(aggregates::build_inspectable(&config).and_then(|all| select_aggregate(all, &path)))
+    Ok(aggregate_routes::build_inspectable(&config).and_then(|all| select_aggregate(all, &path)))
 }
 
 /// Finds the path of the route, given by its path or by its file.

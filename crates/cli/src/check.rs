@@ -24,9 +24,9 @@ pub(crate) async fn run(arguments: &CheckConfigArguments) -> anyhow::Result<CliE
         Err(mistakes) => return Ok(config::report_mistakes(&mistakes)),
     };
     let praise = config_summary(&config);
-    let documents = gateway::documents::read_documents(&config).unwrap_or_default();
-    let scripts = gateway::scripts::read_scripts(&config).unwrap_or_default();
-    let graphqls = gateway::graphqls::build_inspectable(&config).unwrap_or_default();
+    let documents = gateway::build::openapi_documents::read_documents(&config).unwrap_or_default();
+    let scripts = gateway::build::script_routes::read_scripts(&config).unwrap_or_default();
+    let graphqls = gateway::build::graphql_routes::build_inspectable(&config).unwrap_or_default();
     // Isolates the check from the state of a running gateway.
     let aside = tempfile::tempdir().context("no folder for state that is never used")?;
     config.scripts.state_dir = aside.path().to_owned();

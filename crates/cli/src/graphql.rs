@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gateway::graphqls::{self, InspectableGraphqlRoute};
+use gateway::build::graphql_routes::{self, InspectableGraphqlRoute};
 use graphql::PlanExplanation;
 use script::{DependenceGraph, DependenceNode, TextPosition};
 
@@ -109,7 +109,7 @@ impl RouteSelection {
             Ok(config) => config,
             Err(mistakes) => return Ok(Err(mistakes)),
         };
-        let ready = match graphqls::fetch_inspectable(&config).await {
+        let ready = match graphql_routes::fetch_inspectable(&config).await {
             Ok(ready) => ready,
             Err(mistakes) => return Ok(Err(mistakes)),
         };

@@ -178,7 +178,7 @@ impl CompileResult {
 }
 
 /// Prints the warnings of a script in a config.
-pub(crate) fn print_warnings(script: &gateway::scripts::CompiledScript) {
+pub(crate) fn print_warnings(script: &gateway::build::script_routes::CompiledScript) {
     let name = script.file.display().to_string();
     for found in &script.program.warnings {
         terminal::write_stderr(&diagnostics::format_diagnostic(found, &name, &script.text));

@@ -77,7 +77,7 @@ fn read_config_services(
 ) -> Result<BTreeMap<String, ServiceDescription>, Vec<gateway::ConfigMistake>> {
     let path = if path.is_dir() { path.join("orfa.yaml") } else { path.to_owned() };
     let config: GatewayConfig = gateway::config::read(&path)?;
-    let documents = gateway::documents::read_documents(&config)?;
+    let documents = gateway::build::openapi_documents::read_documents(&config)?;
     let mut services: BTreeMap<String, ServiceDescription> = BTreeMap::new();
     for query in config.routes.iter().filter_map(|route| route.query.as_ref()) {
         for name in &query.services {

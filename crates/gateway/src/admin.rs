@@ -28,12 +28,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use crate::cors;
+use crate::config::host_names::HostNames;
 use crate::gateway::Gateway;
-use crate::hosts::{self, HostNames};
-use crate::listen::Listener;
-use crate::metrics::ProcessStats;
-use crate::respond;
+use crate::http_semantics::own_hosts::is_rebinding_safe;
+use crate::http_semantics::{cors, problem_details};
+use crate::server::listeners::Listener;
+use crate::telemetry::metrics::ProcessStats;
 use refusal::AdminError;
 
 /// The maximum number of concurrent connections; further ones wait.
@@ -121,7 +121,7 @@ where
 
 impl AdminState {
     async fn handle_request(&self, request: &Request<Incoming>) -> Response<StreamedServiceBody> {
-        self.render_page(request).await.unwrap_or_else(|denied| respond::problem_response(&denied))
+        self.render_page(request).await.unwrap_or_else(|denied| problem_details::problem_response(&denied))
     }
 
     async fn render_page(
@@ -129,7 +129,7 @@ impl AdminState {
         request: &Request<Incoming>,
     ) -> Result<Response<StreamedServiceBody>, AdminError> {
         // A request without a host isn't from a browser.
-        let answers_to = |host: &str| hosts::is_rebinding_safe(host) || self.hosts.contains(host, false);
+        let answers_to = |host: &str| is_rebinding_safe(host) || self.hosts.contains(host, false);
         if !cors::host_of(request).is_none_or(answers_to) {
             return Err(AdminError::Host);
         }

@@ -1,7 +1,14 @@
 //! Builds the runtime objects of a config: services, the query runtime, routes.
 //!
-//! A reload builds them too, and passes in the active [`RequestPipeline`]. Objects that the new config still
-//! needs are taken over from it, with the state that they have accumulated.
+//! A reload builds them too, and passes in the active `ServingConfig`. Objects that the new config still
+//! needs are taken over from it, with the state that they have accumulated. The submodules read the files that
+//! the handlers of routes need besides the config.
+
+pub mod aggregate_routes;
+pub mod graphql_routes;
+mod mistakes;
+pub mod openapi_documents;
+pub mod script_routes;
 
 use std::io;
 use std::sync::Arc;
@@ -9,26 +16,26 @@ use std::sync::Arc;
 use offload::OffloadPool;
 use services::ServiceSet;
 
-use crate::access::Telemetry;
-use crate::aggregates::{self, ParsedDeclaration};
-use crate::catalogue::ApiCatalogue;
+use crate::auth::authn::IdentityProviders;
+use crate::auth::authz::AuthorizationTable;
 use crate::config::{ConfigMistake, FieldPositions, GatewayConfig, RouteConfig, RouteLimitsConfig};
-use crate::cors::AllowedOrigins;
-use crate::documents;
-use crate::encode::EncodingConfigState;
-use crate::graphqls;
-use crate::hosts::OwnHosts;
-use crate::identity::IdentityProviders;
-use crate::life::RequestPipeline;
-use crate::metrics::GatewayMetrics;
-use crate::proxy::ProxyHandler;
-use crate::rights::AuthorizationTable;
-use crate::routes::{RouteEntry, RouteTable};
-use crate::scripts::{self, CompiledScript};
-use crate::server::ListenerRulesByAddress;
-use crate::shed::LoadShedder;
-use crate::trusted::TrustedProxies;
-use crate::way::RouteHandler;
+use crate::handlers::RouteHandler;
+use crate::handlers::catalogue::ApiCatalogue;
+use crate::handlers::proxy::ProxyHandler;
+use crate::http_semantics::cors::AllowedOrigins;
+use crate::http_semantics::encode::EncodingConfigState;
+use crate::http_semantics::own_hosts::OwnHosts;
+use crate::http_semantics::trusted_proxies::TrustedProxies;
+use crate::limits::load_shedder::LoadShedder;
+use crate::pipeline::RequestPipeline;
+use crate::pipeline::routes::{RouteEntry, RouteTable};
+use crate::server::active_config::ServingConfig;
+use crate::server::listener_rules::ListenerRulesByAddress;
+use crate::telemetry::Telemetry;
+use crate::telemetry::metrics::GatewayMetrics;
+use aggregate_routes::ParsedDeclaration;
+use mistakes::{add_mistakes, config_mistakes};
+use script_routes::CompiledScript;
 
 /// The reason why a gateway could not be built.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +68,7 @@ struct GatewayBuilder<'a> {
     scripts: Option<Arc<script_runtime::ScriptRuntime>>,
     compiled_scripts: Vec<CompiledScript>,
     declarations: Vec<ParsedDeclaration>,
-    graphql_inputs: graphqls::GraphqlInputs,
+    graphql_inputs: graphql_routes::GraphqlInputs,
     schemas: Arc<graphql::RemoteSchemas>,
     deployed_scripts: script_runtime::DeployedNames,
     trusted_keys: Arc<query::SigningKeys>,
@@ -70,25 +77,35 @@ struct GatewayBuilder<'a> {
     source: &'a FieldPositions,
 }
 
-impl RequestPipeline {
+impl ServingConfig {
     /// Builds the runtime objects of a config, reusing those of `previous` where possible.
     ///
     /// # Errors
     /// Mistakes and failures that show only now.
     pub(crate) fn build(config: &GatewayConfig, previous: Option<&Self>) -> Result<Self, BuildError> {
-        let builder = GatewayBuilder::new(config, previous)?;
-        let audience = Telemetry::from_config(config, previous)?;
+        let pipeline = RequestPipeline::build(config, previous.map(|serving| &*serving.pipeline))?;
         Ok(Self {
-            routes: Arc::new(builder.build_routes(config, &audience.metrics)?),
-            telemetry: Arc::new(audience),
-            load_shedder: Arc::new(LoadShedder::new(&config.shed, previous.map(|life| &*life.load_shedder))),
+            pipeline: Arc::new(pipeline),
+            listener_rules: build_listener_rules(config, previous.map(|serving| &serving.listener_rules))?,
+            connections: config.connections,
+            drain: config.drain.clone(),
+        })
+    }
+}
+
+impl RequestPipeline {
+    fn build(config: &GatewayConfig, previous: Option<&Self>) -> Result<Self, BuildError> {
+        let builder = GatewayBuilder::new(config, previous)?;
+        let telemetry = Telemetry::from_config(config, previous.map(|pipeline| &*pipeline.telemetry))?;
+        let load = previous.map(|pipeline| &*pipeline.load_shedder);
+        Ok(Self {
+            routes: Arc::new(builder.build_routes(config, &telemetry.metrics)?),
+            telemetry: Arc::new(telemetry),
+            load_shedder: Arc::new(LoadShedder::new(&config.shed, load)),
             identity: Arc::new(build_identity(config, previous)?),
-            rights: Arc::new(AuthorizationTable::new(config, previous.map(|life| &*life.rights))),
-            listener_rules: build_listener_rules(config, previous)?,
+            rights: Arc::new(AuthorizationTable::new(config, previous.map(|pipeline| &*pipeline.rights))),
             trusted_proxies: TrustedProxies::new(&config.trusted_proxies, &config.client_ip_header)
                 .with_passed_headers(&config.proxy_headers),
-            drain: config.drain.clone(),
-            connections: config.connections,
             services: builder.services,
             offload: builder.offload,
             runtime: builder.runtime,
@@ -104,27 +121,29 @@ impl<'a> GatewayBuilder<'a> {
         let source = &config.source;
         let folder = source.folder();
         let services = match previous {
-            Some(life) => life.services.reload(&config.services, folder),
+            Some(pipeline) => pipeline.services.reload(&config.services, folder),
             None => ServiceSet::load(&config.services, folder),
         };
         let services = services
             .map_err(|problems| BuildError::Config(config_mistakes(source, "/services", problems)))?;
-        let documents = documents::read_documents(config).map_err(BuildError::Config)?;
-        documents::log_findings(&documents);
-        let compiled = scripts::read_scripts(config).map_err(BuildError::Config)?;
-        scripts::log_warnings(&compiled);
-        let declared = aggregates::read_declarations(config).map_err(BuildError::Config)?;
-        let graphqls = graphqls::read_inputs(config).map_err(BuildError::Config)?;
+        let documents = openapi_documents::read_documents(config).map_err(BuildError::Config)?;
+        openapi_documents::log_findings(&documents);
+        let compiled = script_routes::read_scripts(config).map_err(BuildError::Config)?;
+        script_routes::log_warnings(&compiled);
+        let declared = aggregate_routes::read_declarations(config).map_err(BuildError::Config)?;
+        let graphqls = graphql_routes::read_inputs(config).map_err(BuildError::Config)?;
         let offload = match previous {
-            Some(life) => life.offload.clone(),
+            Some(pipeline) => pipeline.offload.clone(),
             None => OffloadPool::start(config.runtime.offload_config()).map_err(BuildError::Offload)?,
         };
         let services = services.with_offload(offload.clone());
-        let runtime = build_query_runtime(config, &offload, previous.and_then(|life| life.runtime.as_ref()))?;
+        let runtime =
+            build_query_runtime(config, &offload, previous.and_then(|pipeline| pipeline.runtime.as_ref()))?;
         let gate = runtime.as_ref().map(|runtime| runtime.gate().clone());
-        let filters = build_filter_runtime(config, gate, previous.and_then(|life| life.filters.as_ref()))?;
+        let filters =
+            build_filter_runtime(config, gate, previous.and_then(|pipeline| pipeline.filters.as_ref()))?;
         let scripts =
-            build_script_runtime(config, &offload, previous.and_then(|life| life.scripts.as_ref()))?;
+            build_script_runtime(config, &offload, previous.and_then(|pipeline| pipeline.scripts.as_ref()))?;
         let trusted = query::SigningKeys::new(&config.trust);
         let trusted =
             trusted.map_err(|problems| BuildError::Config(config_mistakes(source, "/trust", problems)))?;
@@ -140,7 +159,7 @@ impl<'a> GatewayBuilder<'a> {
             compiled_scripts: compiled,
             declarations: declared,
             graphql_inputs: graphqls,
-            schemas: previous.map(|life| Arc::clone(&life.schemas)).unwrap_or_default(),
+            schemas: previous.map(|pipeline| Arc::clone(&pipeline.schemas)).unwrap_or_default(),
             deployed_scripts: script_runtime::DeployedNames::default(),
             trusted_keys: Arc::new(trusted),
             blocked_programs: Arc::new(blocked),
@@ -183,15 +202,17 @@ impl<'a> GatewayBuilder<'a> {
             return Err(BuildError::Config(wrong));
         }
         let elsewhere = AllowedOrigins::new(config.cors.as_ref(), &own);
-        let catalogues = ApiCatalogue::for_routes(&routes).into_iter().map(|catalogue| RouteEntry {
-            metrics: metrics.route(catalogue.path(), RouteHandler::CATALOGUE),
-            path: catalogue.path().into(),
-            origins: elsewhere.clone(),
-            limits: RouteLimitsConfig::default(),
-            encoding: EncodingConfigState::without_dedup(config.compress.as_ref(), true),
-            filters: None,
-            handler: RouteHandler::Catalogue(catalogue),
-        });
+        let catalogues = ApiCatalogue::for_routes(routes.iter().map(|route| (&*route.path, &route.handler)))
+            .into_iter()
+            .map(|catalogue| RouteEntry {
+                metrics: metrics.route(catalogue.path(), RouteHandler::CATALOGUE),
+                path: catalogue.path().into(),
+                origins: elsewhere.clone(),
+                limits: RouteLimitsConfig::default(),
+                encoding: EncodingConfigState::without_dedup(config.compress.as_ref(), true),
+                filters: None,
+                handler: RouteHandler::Catalogue(catalogue),
+            });
         RouteTable::new(routes, catalogues.collect(), elsewhere).map_err(|(index, clash)| {
             let pointer = format!("/routes/{index}/path");
             BuildError::Config(vec![self.source.mistake(&pointer, clash.to_string(), None)])
@@ -235,7 +256,7 @@ impl<'a> GatewayBuilder<'a> {
             return declared.build_aggregate(config, &ground).map(Arc::new).map(RouteHandler::Aggregate);
         }
         if let Some(config) = &route.graphql {
-            let shared = graphqls::SharedGraphqlState {
+            let shared = graphql_routes::SharedGraphqlState {
                 source: self.source,
                 services: &self.services,
                 documents: &self.documents,
@@ -244,7 +265,7 @@ impl<'a> GatewayBuilder<'a> {
             };
             let graphql = self.graphql_inputs.build_route(index, config, &shared);
             return graphql
-                .inspect(|graphql| graphqls::log_findings(&route.path, graphql))
+                .inspect(|graphql| graphql_routes::log_findings(&route.path, graphql))
                 .map(Box::new)
                 .map(RouteHandler::Graphql);
         }
@@ -323,9 +344,9 @@ fn build_identity(
     config: &GatewayConfig,
     previous: Option<&RequestPipeline>,
 ) -> Result<IdentityProviders, BuildError> {
-    IdentityProviders::new(config, previous.map(|life| &*life.identity)).map_err(|(pointer, message)| {
-        BuildError::Config(vec![config.source.mistake(&pointer, message, None)])
-    })
+    IdentityProviders::new(config, previous.map(|pipeline| &*pipeline.identity)).map_err(
+        |(pointer, message)| BuildError::Config(vec![config.source.mistake(&pointer, message, None)]),
+    )
 }
 
 /// The query runtime, with its compiled programs. It lives as long as the process.
@@ -354,41 +375,10 @@ fn build_query_runtime(
 
 fn build_listener_rules(
     config: &GatewayConfig,
-    previous: Option<&RequestPipeline>,
+    previous: Option<&ListenerRulesByAddress>,
 ) -> Result<ListenerRulesByAddress, BuildError> {
-    let previous = previous.map(|life| &life.listener_rules);
     ListenerRulesByAddress::new(&config.listen, config.source.folder(), previous)
         .map_err(|problems| BuildError::Config(config_mistakes(&config.source, "", problems)))
-}
-
-/// Starts an offload pool for objects that are built without a gateway.
-///
-/// # Errors
-/// If the system refuses the threads.
-pub(crate) fn start_offload_pool(config: &GatewayConfig) -> Result<OffloadPool, Vec<ConfigMistake>> {
-    OffloadPool::start(config.runtime.offload_config())
-        .map_err(|error| vec![config.source.mistake("", BuildError::Offload(error).to_string(), None)])
-}
-
-pub(crate) fn config_mistakes(
-    source: &FieldPositions,
-    base: &str,
-    problems: Vec<services::config::ConfigProblem>,
-) -> Vec<ConfigMistake> {
-    let mistake = |problem: services::config::ConfigProblem| {
-        let hint = Some(problem.hint).filter(|hint| !hint.is_empty());
-        source.mistake(&format!("{base}{}", problem.pointer), problem.message, hint)
-    };
-    problems.into_iter().map(mistake).collect()
-}
-
-/// Adds mistakes. Those of a file that several routes name are added once.
-pub(crate) fn add_mistakes(mistakes: &mut Vec<ConfigMistake>, more: Vec<ConfigMistake>) {
-    for mistake in more {
-        if !mistakes.contains(&mistake) {
-            mistakes.push(mistake);
-        }
-    }
 }
 
 fn lines(mistakes: &[ConfigMistake]) -> String {

@@ -4,18 +4,30 @@
 //! and touches only the files that `${file:...}` names: YAML is read into a tree with positions (`yaml.rs`),
 //! keys of old versions get their new names (`renamed_keys.rs`), and the tree is validated against the JSON
 //! Schema (`schema.rs`), checked for constraints that a schema can't express (`check.rs`), and deserialised.
+//! The files that the config names are then registered, to be watched (`referenced_files.rs`).
 //! [`crate::Gateway::build`] is the second stage and builds the runtime objects.
 
 mod admin;
+pub(crate) mod api_key;
+pub(crate) mod auth;
+pub(crate) mod certificate_name;
 mod check;
 pub(crate) mod companion_files;
+mod compress;
 mod connections;
+pub(crate) mod cors;
+pub(crate) mod host_names;
 mod listen;
 mod mistake;
+mod referenced_files;
 pub(crate) mod renamed_keys;
+pub(crate) mod rights;
 mod schema;
+mod shed;
 mod source;
 mod substitute;
+mod traces;
+pub(crate) mod trusted_proxies;
 mod yaml;
 
 #[cfg(test)]
@@ -34,22 +46,22 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use services::{BytesConfig, DurationConfig, ServiceConfig};
 
-pub use crate::cors::config::CorsConfig;
-pub use crate::encode::config::{CompressConfig, CompressOptions};
-pub use crate::identity::config::{
-    AuthConfig, CallerConfig, CallerConfigs, JwtConfig, KeysConfig, SignatureAlgorithm,
-};
-pub use crate::rights::config::{RateConfig, RightsConfig, RowConfig};
-pub use crate::shed::ShedConfig;
-pub use crate::trace::TracesConfig;
 pub use admin::{AdminConfig, AdminListenerConfig};
+pub use auth::{AuthConfig, CallerConfig, CallerConfigs, JwtConfig, KeysConfig, SignatureAlgorithm};
+pub use compress::{CompressConfig, CompressOptions, ContentCodingKind};
 pub use connections::ConnectionsConfig;
+pub use cors::CorsConfig;
 pub use listen::{
     CertificateConfig, ClientCertificatesConfig, EachListenerConfig, ListenConfig, ListenerConfig, TlsConfig,
 };
 pub use mistake::ConfigMistake;
+pub(crate) use referenced_files::matching_files;
+pub use referenced_files::watched_graphql_files;
+pub use rights::{RateConfig, RightsConfig, RowConfig};
 pub use schema::schema;
+pub use shed::ShedConfig;
 pub use source::FieldPositions;
+pub use traces::TracesConfig;
 
 /// The config of a gateway.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -304,61 +316,6 @@ impl GatewayConfig {
         self.routes.push(serde_json::from_value(route)?);
         self.note_aggregates();
         Ok(self)
-    }
-
-    /// Registers all files that the config names, so that they are watched.
-    fn note_files(&mut self) {
-        let documents = self.services.values().filter_map(|service| service.openapi.as_deref());
-        documents.for_each(|document| self.source.note_file(document));
-        let tls = self.services.values().filter_map(|service| service.tls.as_ref());
-        tls.flat_map(|tls| tls.files()).for_each(|file| self.source.note_file(file));
-        let filters = self.routes.iter().flat_map(|route| &route.filters);
-        filters.for_each(|filter| self.source.note_file(&filter.wasm));
-        self.note_stored_programs();
-        self.note_scripts();
-        self.note_aggregates();
-        for file in crate::graphqls::watched_files(self) {
-            self.source.note_path(file);
-        }
-        let keys = self.auth.jwt.as_ref().and_then(|jwt| jwt.jwks.as_deref());
-        keys.filter(|keys| !crate::identity::config::is_url(keys))
-            .iter()
-            .for_each(|keys| self.source.note_file(keys));
-    }
-
-    /// Registers scripts and the files that they import.
-    fn note_scripts(&mut self) {
-        let scripts = self.routes.iter().filter_map(|route| route.script.as_ref());
-        for file in scripts.map(|script| script.options().file).collect::<Vec<_>>() {
-            self.source.note_file(&file);
-            let imported = crate::scripts::imported_files(&self.source.folder().join(file));
-            imported.into_iter().for_each(|file| self.source.note_path(file));
-        }
-    }
-
-    /// Registers declarations of aggregates, the files that they include, and warnings about their old keys.
-    fn note_aggregates(&mut self) {
-        let folder = self.source.folder().to_owned();
-        let aggregates = self.routes.iter().filter_map(|route| route.aggregate.as_ref());
-        let inspect = |aggregate: &aggregate::AggregateConfig| {
-            companion_files::inspect(&folder.join(aggregate.file()), renamed_keys::DECLARATION)
-        };
-        for read in aggregates.map(inspect).collect::<Vec<_>>() {
-            read.files().iter().for_each(|file| self.source.note_path(file.clone()));
-            read.warnings().iter().for_each(|warning| self.source.warn(warning.clone()));
-        }
-    }
-
-    /// Registers stored programs and their folders, to which new ones may be added.
-    fn note_stored_programs(&mut self) {
-        let folder = self.source.folder().to_owned();
-        let queries = self.routes.iter().filter_map(|route| route.query.as_ref());
-        for file in
-            queries.flat_map(|query| &query.stored).flat_map(|list| query::stored_files(&folder, list))
-        {
-            file.parent().into_iter().for_each(|folder| self.source.note_path(folder.to_owned()));
-            self.source.note_path(file);
-        }
     }
 
     /// The value of `admin` that disables the listener.

@@ -2,23 +2,25 @@
 //!
 //! A new config is built off the request threads and then activated at once. Requests in flight end with the
 //! config that they began with. Objects that both configs share (the query runtime, services) move from one
-//! [`RequestPipeline`] to the next. A config that can't be built changes nothing.
+//! [`ServingConfig`] to the next. A config that can't be built changes nothing.
 
-use std::io::{self, Write};
+pub(crate) mod reload;
+
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::access::{CompletedRequest, LogWriter, Telemetry};
 use crate::build::BuildError;
+use crate::config::host_names::HostNames;
 use crate::config::{AdminConfig, GatewayConfig, ListenConfig};
-use crate::drain::{DrainResult, ShutdownMode};
-use crate::hosts::HostNames;
-use crate::life::{ActiveConfig, RequestPipeline};
-use crate::listen::{BindError, Listener, ListenerSet};
-use crate::readiness::{LifecycleState, Readiness};
-use crate::reload::ReloadShared;
 use crate::server;
-use crate::trace::RequestTracer;
+use crate::server::active_config::{ActiveConfig, ServingConfig};
+use crate::server::drain::{DrainResult, ShutdownMode};
+use crate::server::listeners::{BindError, Listener, ListenerSet};
+use crate::server::readiness::{LifecycleState, Readiness};
+use crate::telemetry::access_log::LogWriter;
+use crate::telemetry::context::CompletedRequest;
+use reload::ReloadShared;
 
 /// A gateway that is ready to serve. Clones are handles of the same gateway.
 #[derive(Clone)]
@@ -46,9 +48,9 @@ impl Gateway {
     /// Mistakes that show only now, such as rules for programs that don't fit their services, or a runtime
     /// that can't be started.
     pub fn build(config: GatewayConfig) -> Result<Self, BuildError> {
-        let life = RequestPipeline::build(&config, None)?;
+        let serving = ServingConfig::build(&config, None)?;
         Ok(Self {
-            active_config: Arc::new(ActiveConfig::new(life)),
+            active_config: Arc::new(ActiveConfig::new(serving)),
             reloads: Arc::new(ReloadShared::new(config.source.digest().to_owned())),
             startup_config: Arc::new(StartupConfig::new(config)),
             reload_lock: Arc::default(),
@@ -86,14 +88,14 @@ impl Gateway {
             LifecycleState::Starting => Some(("starting", "the gateway does not listen yet".to_owned())),
             LifecycleState::Draining => Some(("draining", "the gateway is shutting down".to_owned())),
             LifecycleState::Ready => {
-                let life = self.active_config.pipeline();
-                let mut waiting = life
+                let pipeline = self.active_config.pipeline();
+                let mut waiting = pipeline
                     .routes
                     .scripts()
                     .filter_map(|(_, script)| Some((script.name(), script.not_ready_reason()?)));
                 let waiting = waiting.next().map(|(name, why)| format!("the S service `{name}`: {why}"));
                 let schema = || {
-                    let mut waiting = life
+                    let mut waiting = pipeline
                         .routes
                         .graphqls()
                         .filter_map(|(path, graphql)| Some((path, graphql.unavailable_reason()?)));
@@ -159,9 +161,9 @@ impl Gateway {
     /// Like [`Gateway::build`]; the previous config then stays active.
     pub fn reload(&self, config: &GatewayConfig) -> Result<Vec<&'static str>, BuildError> {
         let _turn = self.reload_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let life = RequestPipeline::build(config, Some(&self.active_config.pipeline()))
+        let serving = ServingConfig::build(config, Some(&self.active_config.serving()))
             .inspect_err(|_| self.reloads.record_failure())?;
-        self.active_config.replace_pipeline(life);
+        self.active_config.replace(serving);
         self.reloads.record_success(config.source.digest());
         Ok(self.startup_config.changed_fields(config))
     }
@@ -211,26 +213,5 @@ impl StartupConfig {
             ("scripts", self.scripts != config.scripts),
         ];
         fields.into_iter().filter_map(|(name, is_changed)| is_changed.then_some(name)).collect()
-    }
-}
-
-/// Creates the telemetry of a config. The access log is reused while configs enable it.
-impl Telemetry {
-    pub(crate) fn from_config(
-        config: &GatewayConfig,
-        previous: Option<&RequestPipeline>,
-    ) -> io::Result<Self> {
-        let mut audience = previous.map(|life| (*life.telemetry).clone()).unwrap_or_default();
-        if !config.log.access {
-            audience.log = None;
-        } else if audience.log.is_none() {
-            audience.log = Some(Arc::new(LogWriter::new(Box::new(io::stderr()))?));
-        }
-        let kept = audience.tracer.take();
-        audience.tracer = config.traces.as_ref().and_then(|traces| {
-            let kept = kept.filter(|tracer| tracer.has_config(traces));
-            kept.or_else(|| RequestTracer::new(traces, Arc::clone(&audience.metrics.spans)).map(Arc::new))
-        });
-        Ok(audience)
     }
 }

@@ -1,17 +1,20 @@
 //! The first phase: connections. HTTP/1.1 and HTTP/2 share each port, in clear text or over TLS.
 //!
-//! `connection.rs` serves a single connection, with HTTP/1.1 in `http1.rs` and HTTP/2 in `http2.rs`.
-//! `limiter.rs` limits the number of connections, and `drain.rs` closes them at shutdown.
+//! `listeners.rs` opens the sockets, and `connection.rs` serves a single connection, with HTTP/1.1 in
+//! `http1.rs` and HTTP/2 in `http2.rs`. Each request goes to the pipeline of the active config
+//! (`active_config.rs`). `readiness.rs` and `drain.rs` shut the server down.
 
+pub(crate) mod active_config;
 mod connection;
+pub(crate) mod drain;
 mod fair_stream;
 mod http1;
 mod http2;
-pub(crate) mod limiter;
 mod linger;
-mod listener_rules;
+pub(crate) mod listener_rules;
+pub(crate) mod listeners;
 mod phase_change;
-mod stall;
+pub(crate) mod readiness;
 mod tls;
 
 use std::io;
@@ -26,18 +29,14 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 
-use crate::drain::{DrainPhase, DrainResult, DrainSignal, ShutdownMode, abort_connections, drain};
-use crate::life::ActiveConfig;
-use crate::listen::{BACKLOG, Listener, ListenerSet};
-use crate::readiness::LifecycleState;
+use active_config::ActiveConfig;
 use connection::AcceptedConnection;
-use listener_rules::ListenerRules;
+use drain::{DrainPhase, DrainResult, DrainSignal, ShutdownMode, abort_connections, drain};
+use listeners::{BACKLOG, Listener, ListenerSet};
+use readiness::LifecycleState;
 
 #[cfg(test)]
 pub(crate) use http1::tests::refused_chunks;
-pub(crate) use listener_rules::ListenerRulesByAddress;
-pub(crate) use stall::StallTimer;
-pub(crate) use tls::PeerCertificate;
 
 /// The idle timeout of a connection, before its first request and between two requests.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -50,8 +49,6 @@ const MIN_READ_RATE: u64 = 256;
 /// The timeout from a client's first byte to its request: enough for a TLS handshake of several round trips
 /// on a line that loses packets.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum size of a request's head: four times that of common servers, to allow for large cookies.
-pub(crate) const MAX_HEAD: usize = 64 << 10;
 /// The delay after the system ran out of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -72,7 +69,7 @@ pub(crate) async fn serve(
         () = refresh_certificates(&current) => ShutdownMode::Promptly,
     };
     current.readiness.advance(LifecycleState::Draining);
-    let config = current.pipeline().drain.clone();
+    let config = current.serving().drain.clone();
     let leaving =
         async { tokio::join!(drain(&ending, accepting, stop, &config), current.release_script_leases()).0 };
     tokio::select! {
@@ -98,12 +95,15 @@ async fn accept_connections(current: &Arc<ActiveConfig>, listener: Listener, end
         Err(error) => return tracing::error!(%error, "a socket can't be served"),
     };
     let take = |(stream, address): (TcpStream, SocketAddr)| {
-        let life = current.pipeline();
-        let Some(port) = life.listener_rules.get(&name).cloned() else { return };
-        let (peer, limiter) = (address.ip(), &life.telemetry.metrics.limiter);
+        let serving = current.serving();
+        let Some(port) = serving.listener_rules.get(&name).cloned() else { return };
+        let pipeline = &serving.pipeline;
+        let (peer, limiter) = (address.ip(), &pipeline.telemetry.metrics.limiter);
         // A connection that is not admitted is closed.
-        let is_trusted = life.trusted_proxies.is_trusted(peer);
-        let Ok(permit) = limiter.connect(peer, is_trusted, &life.connections, Instant::now()) else { return };
+        let is_trusted = pipeline.trusted_proxies.is_trusted(peer);
+        let Ok(permit) = limiter.connect(peer, is_trusted, &serving.connections, Instant::now()) else {
+            return;
+        };
         let (phase, open) = (ending.phase(), ending.count_connection());
         let (current, permit) = (Arc::clone(current), Arc::new(permit));
         let connection = AcceptedConnection {
@@ -142,7 +142,7 @@ async fn accept_connections(current: &Arc<ActiveConfig>, listener: Listener, end
 async fn refresh_certificates(current: &ActiveConfig) {
     loop {
         tokio::time::sleep(tls::CHECK_INTERVAL).await;
-        current.pipeline().listener_rules.refresh();
+        current.serving().listener_rules.refresh();
     }
 }
 

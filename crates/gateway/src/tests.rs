@@ -6,6 +6,7 @@ mod faults;
 mod filters;
 mod fixture;
 pub(crate) mod frames;
+mod fuzz;
 mod limits;
 mod proxy;
 mod reload;
@@ -307,12 +308,14 @@ fn masks_internal_errors() {
             "hunter2".to_owned()
         }
     }
-    let response = crate::respond::problem_response(&OwnRequests);
+    let response = crate::http_semantics::problem_details::problem_response(&OwnRequests);
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let document = fixture::read_json(response.into_body());
     let id = document["request_id"].as_str().unwrap();
     assert_eq!(document["instance"], format!("urn:orfa:request:{id}"));
     assert!(!document.to_string().contains("hunter2"));
-    let other = fixture::read_json(crate::respond::problem_response(&OwnRequests).into_body());
+    let other = fixture::read_json(
+        crate::http_semantics::problem_details::problem_response(&OwnRequests).into_body(),
+    );
     assert_ne!(other["request_id"], document["request_id"]);
 }

@@ -77,7 +77,7 @@ impl DevConfigSource {
         let scripts = scripts.map(|script| config.source.folder().join(script.options().file));
         let aggregates = config.routes.iter().filter_map(|route| route.aggregate.as_ref());
         let aggregates = aggregates.map(|aggregate| config.source.folder().join(aggregate.file()));
-        let graphqls = gateway::graphqls::watched_files(config);
+        let graphqls = gateway::config::watched_graphql_files(config);
         let files = self.config_file().into_iter().chain(documents).chain(scripts);
         files.chain(aggregates).chain(graphqls).collect()
     }

@@ -12,30 +12,30 @@ use services::stats::HistogramSnapshot;
 use services::{EndpointStats, ServiceStats};
 
 use crate::gateway::Gateway;
-use crate::life::RequestPipeline;
-use crate::metrics::{MetricsPage, ProcessStats};
-use crate::reload::ReloadState;
+use crate::gateway::reload::ReloadState;
+use crate::pipeline::RequestPipeline;
+use crate::telemetry::metrics::{MetricsPage, ProcessStats};
 
 /// The media type of the OpenMetrics text format, version 1.0.0.
 pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Returns the whole page.
 pub(super) fn render_metrics(gateway: &Gateway, process: &Arc<ProcessStats>) -> Result<String, fmt::Error> {
-    let (life, is_ready) = (gateway.active_config.pipeline(), gateway.unready_reason().is_none());
+    let (pipeline, is_ready) = (gateway.active_config.pipeline(), gateway.unready_reason().is_none());
     let (reloads, process) = (gateway.reloads().state(), Arc::clone(process));
     MetricsPage::render(move |page| {
         write_build_info(page)?;
         process.write(page)?;
-        life.telemetry.metrics.write(page)?;
+        pipeline.telemetry.metrics.write(page)?;
         let help = "Requests that were refused because the gateway is overloaded";
-        page.counter("orfa_requests_shed", help, [([], life.load_shedder.refused())])?;
+        page.counter("orfa_requests_shed", help, [([], pipeline.load_shedder.refused())])?;
         write_config(page, &reloads)?;
         page.gauge("orfa_ready", "Whether /readyz reports ready", [([], u64::from(is_ready))])?;
-        write_upstream(page, &life.services.stats())?;
-        write_offload(page, &life.offload.stats())?;
-        write_programs(page, &life)?;
-        write_filters(page, &life)?;
-        write_scripts(page, &life)
+        write_upstream(page, &pipeline.services.stats())?;
+        write_offload(page, &pipeline.offload.stats())?;
+        write_programs(page, &pipeline)?;
+        write_filters(page, &pipeline)?;
+        write_scripts(page, &pipeline)
     })
 }
 
@@ -118,8 +118,8 @@ fn write_offload(page: &mut MetricsPage<'_>, stats: &OffloadStats) -> fmt::Resul
 }
 
 /// The query runtime: its compile cache and its instance pools.
-fn write_programs(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
-    let Some(runtime) = &life.runtime else { return Ok(()) };
+fn write_programs(page: &mut MetricsPage<'_>, pipeline: &RequestPipeline) -> fmt::Result {
+    let Some(runtime) = &pipeline.runtime else { return Ok(()) };
     let cache = runtime.cache_stats();
     let mut gauge = |name: &str, help: &str, value: usize| page.gauge(name, help, [([], value as u64)]);
     gauge("orfa_program_cache_bytes", "Bytes of compiled programs in the cache", cache.bytes)?;
@@ -138,8 +138,8 @@ fn write_programs(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Re
 }
 
 /// The filters, and the metrics that their modules define.
-fn write_filters(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
-    let Some(filters) = &life.filters else { return Ok(()) };
+fn write_filters(page: &mut MetricsPage<'_>, pipeline: &RequestPipeline) -> fmt::Result {
+    let Some(filters) = &pipeline.filters else { return Ok(()) };
     let stats = filters.stats();
     let each = |count: fn(&FilterStats) -> u64| {
         stats.iter().map(move |stats| ([("filter", &*stats.filter)], count(stats)))
@@ -168,11 +168,12 @@ fn write_filters(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Res
 }
 
 /// The services in S and their workers.
-fn write_scripts(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Result {
-    if life.scripts.is_none() {
+fn write_scripts(page: &mut MetricsPage<'_>, pipeline: &RequestPipeline) -> fmt::Result {
+    if pipeline.scripts.is_none() {
         return Ok(());
     }
-    let stats: Vec<_> = life.routes.scripts().map(|(_, script)| (script.name(), script.stats())).collect();
+    let stats: Vec<_> =
+        pipeline.routes.scripts().map(|(_, script)| (script.name(), script.stats())).collect();
     let each = |count: fn(&PoolStats) -> usize| {
         stats.iter().map(move |(name, stats)| ([("service", *name)], count(stats) as u64))
     };
@@ -188,8 +189,10 @@ fn write_scripts(page: &mut MetricsPage<'_>, life: &RequestPipeline) -> fmt::Res
     page.gauge("orfa_script_writers_waiting", help, each(|stats| stats.waiting_writers))?;
     let help = "Workers that were started to replace lost ones";
     page.counter("orfa_script_worker_restarts", help, each(|stats| stats.restarts))?;
-    let ready =
-        life.routes.scripts().map(|(_, script)| ([("service", script.name())], u64::from(script.is_ready())));
+    let ready = pipeline
+        .routes
+        .scripts()
+        .map(|(_, script)| ([("service", script.name())], u64::from(script.is_ready())));
     page.gauge("orfa_script_ready", "Whether a worker has the active script", ready)
 }
 

@@ -16,7 +16,7 @@ use services::{BytesConfig, ServiceConfig, ServiceSet};
 use super::mistake::{ConfigMistake, join_alternatives};
 use super::source::{FieldPositions, field_path};
 use super::{GatewayConfig, TracesConfig};
-use crate::{cors, hosts, trusted};
+use super::{cors, host_names, trusted_proxies};
 
 /// The kinds of handlers; a route has exactly one.
 const HANDLERS: [&str; 5] = ["query", "script", "aggregate", "graphql", "proxy"];
@@ -103,7 +103,7 @@ impl ConfigChecker<'_> {
             for index in 0..self.array_len(&format!("{listener}/hosts")) {
                 let pointer = format!("{listener}/hosts/{index}");
                 let Some(text) = self.text_at(&pointer) else { continue };
-                if let Err(reason) = hosts::check_pattern(&text) {
+                if let Err(reason) = host_names::check_pattern(&text) {
                     let shown = self.redacted_text(&pointer, &text);
                     let hint = "write shop.example.org, *.shop.example.org or shop.example.org:8443";
                     self.add_mistake(&pointer, format!("{shown} is not a valid host: {reason}"), hint);
@@ -116,7 +116,7 @@ impl ConfigChecker<'_> {
         for index in 0..self.array_len("/trusted_proxies") {
             let pointer = format!("/trusted_proxies/{index}");
             let Some(text) = self.text_at(&pointer) else { continue };
-            if trusted::parse_network(&text).is_none() {
+            if trusted_proxies::parse_network(&text).is_none() {
                 let shown = self.redacted_text(&pointer, &text);
                 self.add_mistake(
                     &pointer,
@@ -131,7 +131,7 @@ impl ConfigChecker<'_> {
         const POINTER: &str = "/client_ip_header";
         let Some(text) = self.text_at(POINTER) else { return };
         let shown = self.redacted_text(POINTER, &text);
-        if !trusted::is_address_header(&text) {
+        if !trusted_proxies::is_address_header(&text) {
             let hint = "write x-forwarded-for, forwarded, or the one that the proxy writes";
             self.add_mistake(POINTER, format!("{shown} is not a header for client addresses"), hint);
         } else if self.array_len("/trusted_proxies") == 0 {
@@ -144,7 +144,7 @@ impl ConfigChecker<'_> {
         for index in 0..self.array_len("/proxy_headers") {
             let pointer = format!("/proxy_headers/{index}");
             let Some(text) = self.text_at(&pointer) else { continue };
-            if !trusted::is_proxy_header(&text) {
+            if !trusted_proxies::is_proxy_header(&text) {
                 let shown = self.redacted_text(&pointer, &text);
                 let hint =
                     "write x-forwarded-prefix, client-cert, or another that the gateway doesn't rewrite";
@@ -179,7 +179,7 @@ impl ConfigChecker<'_> {
         for index in 0..self.array_len(&format!("{pointer}/origins")) {
             let pointer = format!("{pointer}/origins/{index}");
             let Some(origin) = self.text_at(&pointer) else { continue };
-            if !cors::config::is_origin_pattern(&origin) {
+            if !cors::is_origin_pattern(&origin) {
                 let shown = self.redacted_text(&pointer, &origin);
                 let hint = "write https://shop.example.org, http://localhost:* or *, with no path";
                 self.add_mistake(&pointer, format!("{shown} is not an origin"), hint);
@@ -190,7 +190,7 @@ impl ConfigChecker<'_> {
             for index in 0..self.array_len(&list) {
                 let pointer = format!("{list}/{index}");
                 let Some(name) = self.text_at(&pointer) else { continue };
-                if !cors::config::is_header_name(&name) {
+                if !cors::is_header_name(&name) {
                     let shown = self.redacted_text(&pointer, &name);
                     self.add_mistake(
                         &pointer,

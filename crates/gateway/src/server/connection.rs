@@ -20,17 +20,18 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::limiter::ConnectionPermit;
+use super::active_config::ActiveConfig;
+use super::drain::{DrainPhase, OpenConnectionToken};
 use super::linger::LingeringConnection;
+use super::listener_rules::ListenerRules;
 use super::phase_change::PhaseChange;
+use super::readiness::LifecycleState;
 use super::tls::{self, ListenerTls};
-use super::{BoxError, GREETING_TIMEOUT, IDLE_TIMEOUT, ListenerRules, http1, http2, wait_for_phase};
-use crate::access::LoggedBody;
-use crate::client::{ClientInfo, ConnectionContext};
-use crate::drain::{DrainPhase, OpenConnectionToken};
-use crate::life::ActiveConfig;
-use crate::readiness::LifecycleState;
-use crate::refusal::RequestRefusal;
+use super::{BoxError, GREETING_TIMEOUT, IDLE_TIMEOUT, http1, http2, wait_for_phase};
+use crate::http_semantics::client::{ClientInfo, ConnectionContext};
+use crate::http_semantics::request_refusal::RequestRefusal;
+use crate::limits::client_limiter::ConnectionPermit;
+use crate::telemetry::context::LoggedBody;
 
 /// The time that a connection without a request gets when the gateway stops listening, since its request is
 /// probably on its way.

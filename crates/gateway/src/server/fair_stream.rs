@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::WRITE_STALL_TIMEOUT;
 use super::http2::{FrameCounts, FrameScanner};
-use super::stall::StallTimer;
+use crate::limits::stall_timer::StallTimer;
 
 /// A connection with a write timeout and fair reads.
 pub(super) struct FairStream<S> {

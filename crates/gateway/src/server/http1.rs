@@ -28,11 +28,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::phase_change::PhaseChange;
-use super::stall::{CoarseStallTimer, StallTimer};
 use super::{IDLE_TIMEOUT, MIN_READ_RATE, WRITE_STALL_TIMEOUT};
-use crate::client::ClientInfo;
-use crate::refusal::RequestRefusal;
-use crate::respond;
+use crate::http_semantics::client::ClientInfo;
+use crate::http_semantics::problem_details;
+use crate::http_semantics::request_refusal::RequestRefusal;
+use crate::limits::stall_timer::{CoarseStallTimer, StallTimer};
 use head::{RequestFraming, RequestHead};
 pub(super) use response_head::{has_body, may_have_content};
 use wire::{ReadAheadLimits, ResponseWriter, SharedConnection};
@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
     async fn write_refusal(&mut self, refusal: &RequestRefusal) -> io::Result<()> {
         self.client.note_unread();
         let asked = RequestFraming::unparsed();
-        let (head, body) = respond::problem_response(refusal).into_parts();
+        let (head, body) = problem_details::problem_response(refusal).into_parts();
         let framing = response_head::response_framing(&head, &body, &asked);
         let text = response_head::encode_head(&head, framing, &asked, false, &[]);
         self.send_response(SendingMessage::new(text, body, framing, Box::default())).await

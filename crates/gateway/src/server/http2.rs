@@ -36,11 +36,11 @@ use tokio::time::timeout;
 
 use super::fair_stream::FairStream;
 use super::phase_change::PhaseChange;
-use super::stall::CoarseStallTimer;
-use super::{BoxError, GREETING_TIMEOUT, IDLE_TIMEOUT, MAX_HEAD};
-use crate::access::LoggedBody;
-use crate::client::ClientInfo;
-use crate::conform::has_padded_value;
+use super::{BoxError, GREETING_TIMEOUT, IDLE_TIMEOUT};
+use crate::http_semantics::client::ClientInfo;
+use crate::http_semantics::request_validation::{MAX_HEAD, has_padded_value};
+use crate::limits::stall_timer::CoarseStallTimer;
+use crate::telemetry::context::LoggedBody;
 pub(super) use frames::FrameScanner;
 use request_turns::RequestTurns;
 pub(super) use traffic::FrameCounts;

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-use crate::client::ConnectionContext;
+use crate::http_semantics::client::ConnectionContext;
 
 /// The time that a client has to read the response and to stop sending.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);

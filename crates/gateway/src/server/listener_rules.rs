@@ -11,7 +11,7 @@ use services::config::ConfigProblem;
 
 use super::tls::ListenerTls;
 use crate::config::ListenConfig;
-use crate::hosts::HostNames;
+use crate::config::host_names::HostNames;
 
 /// The rules of all addresses.
 #[derive(Clone, Default)]

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use tokio::sync::watch;
 
-use crate::drain::DrainPhase;
+use super::drain::DrainPhase;
 
 /// A future that completes after a change of the phase.
 pub(super) struct PhaseChange {

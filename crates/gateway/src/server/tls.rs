@@ -4,7 +4,6 @@
 //! metadata: that also detects Kubernetes' swap of a symbolic link, and if two files change half a second
 //! apart, the load is simply repeated. Files that can't be used leave the current config active.
 
-mod certificate;
 mod keys;
 mod tickets;
 
@@ -26,12 +25,11 @@ use services::ChainLimitVerifier;
 use services::config::ConfigProblem;
 use tokio_rustls::TlsAcceptor;
 
-use crate::client::TlsSession;
 use crate::config::{CertificateConfig, ClientCertificatesConfig, TlsConfig};
+use crate::http_semantics::client::TlsSession;
+use crate::http_semantics::peer_certificate::PeerCertificate;
 use keys::CertificateStore;
 use tickets::CertificateTickets;
-
-pub(crate) use certificate::PeerCertificate;
 
 /// The interval between checks of the files: a renewed certificate is in use within two seconds.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(2);

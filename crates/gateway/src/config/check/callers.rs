@@ -10,10 +10,10 @@ use services::config::did_you_mean;
 use services::path::PathGlob;
 
 use super::{ConfigChecker, is_zero, parse_span};
-use crate::identity::CertificateName;
-use crate::identity::config::is_url;
-use crate::identity::keys;
-use crate::rights::{ANONYMOUS, OTHERS_ROW, covers};
+use crate::config::api_key::{self, BadKey};
+use crate::config::auth::is_url;
+use crate::config::certificate_name::CertificateName;
+use crate::config::rights::{ANONYMOUS, OTHERS_ROW, covers};
 
 /// The headers that must not contain keys.
 const FORBIDDEN_KEY_HEADERS: [HeaderName; 5] =
@@ -90,7 +90,7 @@ impl ConfigChecker<'_> {
                 self.add_mistake(&pointer, "the key is in the file in plain text", hint);
                 continue;
             }
-            let hash = match keys::hash_key(&text) {
+            let hash = match api_key::hash_key(&text) {
                 Ok(hash) => hash,
                 Err(bad) => {
                     let (message, hint) = key_mistake(bad);
@@ -363,15 +363,13 @@ impl ConfigChecker<'_> {
     }
 }
 
-fn key_mistake(bad: keys::BadKey) -> (&'static str, String) {
+fn key_mistake(bad: BadKey) -> (&'static str, String) {
     match bad {
-        keys::BadKey::Hash => {
-            ("the hash is incomplete", "write sha256: and 64 hexadecimal digits".to_owned())
+        BadKey::Hash => ("the hash is incomplete", "write sha256: and 64 hexadecimal digits".to_owned()),
+        BadKey::TooShort => {
+            ("the key is too short", format!("take at least {} random characters", api_key::MIN_KEY_LENGTH))
         }
-        keys::BadKey::TooShort => {
-            ("the key is too short", format!("take at least {} random characters", keys::MIN_KEY_LENGTH))
-        }
-        keys::BadKey::InvalidCharacters => (
+        BadKey::InvalidCharacters => (
             "the key has characters that a header can't contain",
             "use ASCII letters, digits and punctuation without spaces".to_owned(),
         ),

@@ -30,7 +30,7 @@ pub(super) fn serve_connection(current: &Arc<ActiveConfig>, is_http2: bool, room
     let (sender, phase) = watch::channel(DrainPhase::Serving);
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let limiter = Arc::clone(&current.pipeline().telemetry.metrics.limiter);
-    let limits = current.pipeline().connections;
+    let limits = current.serving().connections;
     let permit = limiter.connect(address.ip(), false, &limits, Instant::now()).map(Arc::new).unwrap();
     let connection = AcceptedConnection {
         active_config: Arc::clone(current),

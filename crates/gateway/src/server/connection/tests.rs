@@ -4,8 +4,8 @@ use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep};
 
 use super::super::WRITE_STALL_TIMEOUT;
-use super::super::limiter::ClientLimiter;
 use super::*;
+use crate::limits::client_limiter::ClientLimiter;
 use crate::tests::frames::{
     DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RESET, RawFrameConnection, SETTINGS, WINDOW_UPDATE,
     frame, request_head,

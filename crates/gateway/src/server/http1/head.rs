@@ -14,9 +14,8 @@ use services::http1::{
     BodyFraming, ReceiveBuffer, content_length, has_bare_line_feed, is_chunked, parse_fields,
 };
 
-use crate::conform::MAX_FIELDS;
-use crate::refusal::RequestRefusal;
-use crate::server::MAX_HEAD;
+use crate::http_semantics::request_refusal::RequestRefusal;
+use crate::http_semantics::request_validation::{MAX_FIELDS, MAX_HEAD};
 
 /// The maximum number of empty lines before a request. Some clients send one after a body (RFC 9112, 2.2).
 const MAX_EMPTY_LINES: usize = 8;

@@ -20,8 +20,8 @@ use services::{RewoundStream, StreamedServiceBody};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::head::{self, RequestHead};
-use crate::client::ClientInfo;
-use crate::refusal::RequestRefusal;
+use crate::http_semantics::client::ClientInfo;
+use crate::http_semantics::request_refusal::RequestRefusal;
 
 /// The interim response for a client that waits for it before it sends the body (RFC 9110, 15.2.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

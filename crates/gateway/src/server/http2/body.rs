@@ -16,7 +16,7 @@ use services::http1::{FramingError, MAX_TRAILERS, content_length};
 use tokio::task::coop::poll_proceed;
 
 use super::traffic::FrameCounts;
-use crate::conform::has_padded_value;
+use crate::http_semantics::request_validation::has_padded_value;
 
 /// A body that arrives after the head.
 struct Http2RequestBody {

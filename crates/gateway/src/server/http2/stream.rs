@@ -26,12 +26,12 @@ use services::headers::strip_hop_by_hop;
 
 use super::MAX_SEND_BUFFER;
 use super::traffic::RequestGuard;
-use crate::access::LoggedBody;
+use crate::http_semantics::unsent_bytes;
+use crate::limits::client_limiter::{AnswerPermit, LimitReached};
+use crate::limits::stall_timer::StallTimer;
 use crate::server::http1::{has_body, may_have_content};
-use crate::server::limiter::{AnswerPermit, LimitReached};
-use crate::server::stall::StallTimer;
 use crate::server::{MIN_READ_RATE, WRITE_STALL_TIMEOUT};
-use crate::unsent;
+use crate::telemetry::context::LoggedBody;
 
 /// The estimated number of bytes that an answer takes beside its fields and its body: the states of its
 /// stream and its task, and the map of its fields.
@@ -114,7 +114,7 @@ where
     if !has_body {
         drop(body);
         if let (Some(permit), Some(date)) = (permit, head.headers_mut().get_mut(DATE)) {
-            unsent::attach_to_value(permit, date);
+            unsent_bytes::attach_to_value(permit, date);
         }
         respond.send_response(head, true)?;
         return Ok(());
@@ -199,7 +199,7 @@ impl StreamSender<'_> {
     /// Sends the last piece of the body, which may be empty, with the answer's permit.
     fn send_last(&mut self, piece: Bytes) -> Result<(), StreamSendError> {
         let piece = match self.take_grown_permit() {
-            Some(permit) => unsent::attach(permit, piece),
+            Some(permit) => unsent_bytes::attach(permit, piece),
             None => piece,
         };
         Ok(self.stream.send_data(piece, true)?)
@@ -210,7 +210,7 @@ impl StreamSender<'_> {
         self.head_bytes += size_of_fields(&trailers);
         let Some(value) = trailers.values_mut().next() else { return self.send_last(Bytes::new()) };
         if let Some(permit) = self.take_grown_permit() {
-            unsent::attach_to_value(permit, value);
+            unsent_bytes::attach_to_value(permit, value);
         }
         Ok(self.stream.send_trailers(trailers)?)
     }

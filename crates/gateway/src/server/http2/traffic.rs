@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::frames::ScannedFrames;
 use super::unread_frames::UnreadFrames;
-use crate::server::limiter::{AnswerPermit, LimitReached, RequestPermit};
+use crate::limits::client_limiter::{AnswerPermit, LimitReached, RequestPermit};
 
 /// The weight of the frames that are read before other connections get a turn: 32 KiB of DATA, or 4 KiB of
 /// heads.

@@ -15,9 +15,9 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use services::config::ConfigProblem;
 
-use super::certificate::PeerCertificate;
 use super::{config_problem, read_certificates};
 use crate::config::CertificateConfig;
+use crate::http_semantics::peer_certificate::PeerCertificate;
 
 /// Certificates with their keys.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::*;
-use crate::identity::CertificateName;
+use crate::config::certificate_name::CertificateName;
 
 /// A certificate authority.
 struct ListenerTestAuthority(CertifiedIssuer<'static, KeyPair>);

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use rustls::pki_types::CertificateDer;
 use rustls::server::ProducesTickets;
 
-use super::PeerCertificate;
+use crate::http_semantics::peer_certificate::PeerCertificate;
 
 /// Tickets that are valid as long as the certificates in them.
 #[derive(Debug)]

@@ -1,0 +1,89 @@
+//! The scripts of a config, read and compiled when the config is loaded.
+//!
+//! An error in a script is reported as a config mistake at its position in the script, and a reload keeps the
+//! active config. Warnings are only logged, and `orfa check` prints them.
+
+use std::path::{Path, PathBuf};
+
+use script::{DiagnosticSeverity, LineStarts, ScriptDiagnostic, ScriptProgram};
+use script_runtime::ScriptOptions;
+
+use crate::config::{ConfigMistake, GatewayConfig, read_file};
+
+/// A script that was compiled.
+#[derive(Debug)]
+pub struct CompiledScript {
+    /// The index of its route.
+    pub(crate) route: usize,
+    /// The path to the file.
+    pub file: PathBuf,
+    /// The source text.
+    pub text: String,
+    /// The compiled program.
+    pub program: ScriptProgram,
+}
+
+/// Reads and compiles the scripts in a config.
+///
+/// # Errors
+/// Returns a mistake for each file that can't be read and for each error in a script.
+pub fn read_scripts(config: &GatewayConfig) -> Result<Vec<CompiledScript>, Vec<ConfigMistake>> {
+    let (mut compiled, mut mistakes) = (Vec::new(), Vec::new());
+    for (route, script) in config.routes.iter().enumerate().filter_map(|(index, route)| {
+        let script = route.script.as_ref()?.options();
+        Some((index, script))
+    }) {
+        match compile_script(config, route, &script) {
+            Ok(script) => compiled.push(script),
+            Err(wrong) => mistakes.extend(wrong),
+        }
+    }
+    if mistakes.is_empty() { Ok(compiled) } else { Err(mistakes) }
+}
+
+fn compile_script(
+    config: &GatewayConfig,
+    route: usize,
+    options: &ScriptOptions,
+) -> Result<CompiledScript, Vec<ConfigMistake>> {
+    let file = config.source.folder().join(&options.file);
+    let text = read_file(&file).map_err(|error| {
+        let message = format!("the script {} can't be read: {error}", options.file.display());
+        let hint = "name a file in S, relative to the config".to_owned();
+        vec![config.source.mistake(&format!("/routes/{route}/script"), message, Some(hint))]
+    })?;
+    let name = options.file.display().to_string();
+    match script::compile(&text, &name, &script::CompileOptions { strict_paths: options.strict_paths }) {
+        Ok(program) => Ok(CompiledScript { route, file, text, program }),
+        Err(found) => {
+            let errors = found.iter().filter(|found| found.severity == DiagnosticSeverity::Error);
+            Err(errors.map(|found| script_mistake(found, &file, &text)).collect())
+        }
+    }
+}
+
+/// Logs the warnings.
+pub(crate) fn log_warnings(compiled: &[CompiledScript]) {
+    for script in compiled {
+        for found in
+            script.program.warnings.iter().filter(|found| found.severity == DiagnosticSeverity::Warning)
+        {
+            let place = LineStarts::new(&script.text).position(found.primary.span.start);
+            let at = format!("{}:{place}", script.program.name);
+            tracing::warn!(target: "script", at, code = found.code.as_str(), "{}", found.message);
+        }
+    }
+}
+
+/// Converts an error in a script to a mistake. Its position is in the script's file, not in the config.
+fn script_mistake(found: &ScriptDiagnostic, file: &Path, text: &str) -> ConfigMistake {
+    let place = LineStarts::new(text).position(found.primary.span.start);
+    ConfigMistake {
+        file: file.display().to_string(),
+        line: place.line as usize,
+        column: place.column as usize,
+        field: String::new(),
+        message: format!("{} ({})", found.message, found.code.as_str()),
+        hint: Some(found.help.clone()).filter(|help| !help.is_empty()),
+    }
+}
