@@ -86,5 +86,5 @@ pub const TARGETS: &[FuzzTarget] = &[
     fuzz_target("query_requests", "query", "fuzz::parses_a_request_or_blames_the_client"),
     fuzz_target("query_modules", "query", "fuzz::checks_a_damaged_module_without_panic"),
     fuzz_target("typescript", "query", "fuzz::strips_types_without_moving_tokens"),
-    fuzz_target("filter_headers", "filter", "fuzz::parsed_header_lists_round_trip"),
+    fuzz_target("filter_headers", "filter", "tests::fuzz::parsed_header_lists_round_trip"),
 ];

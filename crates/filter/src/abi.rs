@@ -1,5 +1,9 @@
 //! Numbers and names of the ABI between host and modules, from the Proxy-Wasm specification.
 
+mod features;
+
+pub(crate) use features::ModuleFeatures;
+
 /// The status that a host function returns. Modules built with the Rust SDK panic on one that they do not
 /// expect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +71,15 @@ impl FilterAction {
 pub(crate) enum MessageSide {
     Request = 0,
     Response = 1,
+}
+
+impl MessageSide {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Response => "response",
+        }
+    }
 }
 
 /// A header map of the ABI.

@@ -1,4 +1,7 @@
-//! The filters of a route, in order.
+//! The filters of a route, in order, and the path of exchanges through them.
+
+mod body;
+mod exchange_run;
 
 use std::future::Future;
 use std::path::Path;
@@ -9,12 +12,9 @@ use services::{RequestCall, ServiceSet, StreamedServiceBody};
 
 use crate::abi::MessageSide;
 use crate::config::FilterConfig;
-use crate::exchange;
-use crate::facts::ExchangeInfo;
-use crate::filters::FilterRuntime;
-use crate::plugin::FilterPlugin;
-use crate::problem::FilterFailure;
-use crate::refused::RefusedFilter;
+use crate::error::{FilterFailure, RefusedFilter};
+use crate::exchange::ExchangeInfo;
+use crate::vm::{FilterPlugin, FilterRuntime};
 
 /// The filters of a route. Dropping the last handle, including those of requests in flight, ends the modules'
 /// background activity.
@@ -109,6 +109,6 @@ impl FilterChain {
         H: FnOnce(Request<StreamedServiceBody>) -> F,
         F: Future<Output = Response<StreamedServiceBody>>,
     {
-        exchange::run(self, request, call, facts, handle)
+        exchange_run::run(self, request, call, facts, handle)
     }
 }

@@ -1,546 +1,256 @@
-//! The path of one request through the filters of a route, to its handler, and back.
-//!
-//! Heads pass filter by filter: the next filter sees a head only after the one before has released it. Bodies
-//! stream, each filter's [`FilteredBody`] around the one before. While the handler runs, filters are still
-//! observed: a filter may answer the request or fail at any time until the response head has left.
-//!
-//! Before a head is sent on, the first piece of its body is shown to the filters that read bodies. A filter
-//! that holds this piece back holds the head back too, so that the body can still change the head or cause a
-//! response with a status of its own.
+//! An exchange as all its filters see it: the heads of its two messages, whether they can still be changed,
+//! and the data that filters share. The filter chain drives it.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::sync::{Arc, MutexGuard};
-use std::task::{Context, Poll};
+mod info;
+pub(crate) mod message;
+mod spelling;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use http::header::CONTENT_LENGTH;
-use http::{Extensions, Request, Response};
-use http_body::{Body as _, Frame, SizeHint};
-use http_body_util::BodyExt;
-use offload::polls::{PollSite, watch_polls};
-use services::body::BodyError;
-use services::headers::TargetServiceName;
-use services::{RequestCall, StreamedServiceBody, body};
-use tokio::runtime::Handle;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, StatusCode, request, response};
+use services::RequestCall;
 
-use crate::abi::{FilterAction, MessageSide};
-use crate::body::{FilteredBody, HeldMessage};
-use crate::callbacks::HeadersCallback;
-use crate::chain::FilterChain;
-use crate::config::OnTrap;
-use crate::entry::{CallbackFuture, EntryError};
-use crate::facts::ExchangeInfo;
-use crate::instance::NotReady;
-use crate::messages::{ExchangeMessages, FilterExchange};
-use crate::plugin::FilterPlugin;
-use crate::problem::FilterFailure;
-use crate::slot::BackOff;
-use crate::stats::increment;
-use crate::stream::{FilterVerdict, LocalResponse, StreamContext, StreamGuard, StreamWaiter};
+use self::message::{ClientScheme, HeadOverrides, MessageHead};
+use crate::abi::MessageSide;
+use crate::sync::lock;
 
-/// An exchange in progress. When it is dropped, its streams end.
-struct ExchangeRun {
-    /// Ended before the chain is dropped: the end has to reach instances that the chain may own.
-    streams: Vec<StreamGuard>,
-    /// Keeps the filters of requests in flight alive across a reload.
-    chain: Arc<FilterChain>,
-    exchange: Arc<FilterExchange>,
+pub use self::info::{CertificateInfo, ExchangeInfo, TlsInfo};
+
+/// An exchange, shared by all its filters.
+pub(crate) struct FilterExchange {
+    pub(crate) facts: ExchangeInfo,
+    pub(crate) call: RequestCall,
+    byte_counts: [AtomicU64; 2],
+    messages: Mutex<ExchangeMessages>,
 }
 
-/// A stream context, with the module's result for the request's head.
-type OpenedStream = Result<(StreamGuard, FilterAction), EntryError>;
-
-/// The next step for a message after a filter.
-enum ExchangeStep {
-    Continue(StreamedServiceBody),
-    Respond(LocalResponse),
+/// The heads of the two messages, and the data that filters share.
+pub(crate) struct ExchangeMessages {
+    pub(crate) request: Option<request::Parts>,
+    pub(crate) head_overrides: HeadOverrides,
+    pub(crate) response: Option<response::Parts>,
+    /// The response's trailers, once they have left.
+    pub(crate) trailers: Option<HeaderMap>,
+    /// The number of calls made before the handler's own.
+    pub(crate) calls_before: usize,
+    /// Whether the request's head has left for the handler.
+    request_has_left: bool,
+    request_properties: RequestProperties,
+    /// Whether the response's head has left for the client.
+    pub(crate) response_has_left: bool,
+    /// Whether the exchange is over and only read by final callbacks.
+    pub(crate) is_over: bool,
+    /// The announced lengths of the request and the response before a filter changed the heads; `None` if
+    /// none did.
+    announced_lengths: [Option<AnnouncedLength>; 2],
+    /// Changes of a response that has not arrived yet.
+    pub(crate) early_changes: Vec<EarlyResponseChange>,
+    pub(crate) properties: HashMap<Vec<u8>, Bytes>,
+    /// The id of the request, if it has no id header.
+    pub(crate) id: Option<Bytes>,
+    /// The details of a local response, given by the filter.
+    pub(crate) details: String,
 }
 
-/// See [`FilterChain::run_exchange`]. Large parts of the request are moved to the heap before the future is
-/// created, to keep the future small.
-pub(crate) fn run<H, F>(
-    chain: &Arc<FilterChain>,
-    request: Request<StreamedServiceBody>,
-    call: RequestCall,
-    facts: ExchangeInfo,
-    handle: H,
-) -> impl Future<Output = Result<Response<StreamedServiceBody>, FilterFailure>> + use<H, F>
-where
-    H: FnOnce(Request<StreamedServiceBody>) -> F,
-    F: Future<Output = Response<StreamedServiceBody>>,
-{
-    let (mut head, body) = request.into_parts();
-    let extensions = std::mem::take(&mut head.extensions);
-    let exchange = FilterExchange::new(head, call, facts);
-    let streams = Vec::with_capacity(chain.plugins().len());
-    let run = ExchangeRun { chain: Arc::clone(chain), exchange, streams };
-    run.run_phases(body, extensions, handle)
+/// The properties of a request that affect its response, kept after the head has left.
+#[derive(Default)]
+struct RequestProperties {
+    is_head: bool,
+    is_grpc: bool,
 }
 
-impl ExchangeRun {
-    /// Runs the request and the response phase.
-    async fn run_phases<H, F>(
-        mut self,
-        body: StreamedServiceBody,
-        extensions: Extensions,
-        handle: H,
-    ) -> Result<Response<StreamedServiceBody>, FilterFailure>
-    where
-        H: FnOnce(Request<StreamedServiceBody>) -> F,
-        F: Future<Output = Response<StreamedServiceBody>>,
-    {
-        let answered = match self.process_request(body).await? {
-            ExchangeStep::Continue(body) => {
-                let request = self.build_request(body, extensions)?;
-                let answer = pin!(handle(request));
-                self.wait_for_response(answer).await?
-            }
-            ExchangeStep::Respond(local) => Err(local),
+/// The `content-length` of a head, if it has one.
+struct AnnouncedLength(Option<HeaderValue>);
+
+/// A change of a response that has not arrived yet.
+pub(crate) enum EarlyResponseChange {
+    Add((Vec<u8>, HeaderValue)),
+    Replace((Vec<u8>, HeaderValue)),
+    Remove(Vec<u8>),
+}
+
+impl FilterExchange {
+    pub(crate) fn new(head: request::Parts, call: RequestCall, facts: ExchangeInfo) -> Arc<Self> {
+        let messages = ExchangeMessages {
+            request: Some(head),
+            head_overrides: HeadOverrides::new(ClientScheme(facts.tls.is_some())),
+            response: None,
+            trailers: None,
+            calls_before: 0,
+            request_has_left: false,
+            request_properties: RequestProperties::default(),
+            response_has_left: false,
+            is_over: false,
+            announced_lengths: [None, None],
+            early_changes: Vec::new(),
+            properties: HashMap::new(),
+            id: None,
+            details: String::new(),
         };
-        let response = answered.unwrap_or_else(|local| self.build_local_response(local));
-        self.process_response(response).await
+        Arc::new(Self { facts, call, byte_counts: Default::default(), messages: Mutex::new(messages) })
     }
 
-    /// Passes the request's head and the first piece of its body through all filters.
-    async fn process_request(
-        &mut self,
-        mut body: StreamedServiceBody,
-    ) -> Result<ExchangeStep, FilterFailure> {
-        let chain = Arc::clone(&self.chain);
-        for plugin in chain.plugins() {
-            let is_end = body.is_end_stream();
-            let number = self.exchange.messages().header_count(MessageSide::Request);
-            let mut opened = match plugin.open_stream(&self.exchange, number, is_end) {
-                CallbackFuture::Done(opened) => opened.unwrap_or(Err(EntryError::InstanceLost)),
-                opening => self.open_before_deadline(opening).await,
-            };
-            if let Err(EntryError::NotReady(NotReady::BackingOff(back_off))) = opened {
-                opened = Box::pin(self.open_after_backoff(plugin, back_off, (number, is_end))).await;
-            }
-            let Some((stream, action)) = self.register_stream(plugin, opened)? else { continue };
-            match self.process_head(&stream, MessageSide::Request, body, action, is_end).await? {
-                ExchangeStep::Continue(next) => body = next,
-                answer @ ExchangeStep::Respond(_) => return Ok(answer),
-            }
-        }
-        let waits = || self.streams.iter().all(|stream| stream.is_lenient()) && !self.exchange.is_grpc();
-        self.prepare_body(body, MessageSide::Request, waits).await
+    pub(crate) fn messages(&self) -> MutexGuard<'_, ExchangeMessages> {
+        lock(&self.messages)
     }
 
-    /// Waits for a stream context until the request's deadline.
-    async fn open_before_deadline(
-        &self,
-        opening: CallbackFuture<(StreamGuard, FilterAction)>,
-    ) -> OpenedStream {
-        let in_time = tokio::time::timeout_at(self.exchange.deadline(), opening).await;
-        in_time.unwrap_or(Err(EntryError::QueueFull))
+    /// The request's deadline.
+    pub(crate) fn deadline(&self) -> tokio::time::Instant {
+        self.call.budget.deadline.into()
     }
 
-    /// Opens a stream context after the back-off, with at most one more attempt.
-    async fn open_after_backoff(
-        &self,
-        plugin: &FilterPlugin,
-        back_off: BackOff,
-        (number, is_end): (u32, bool),
-    ) -> OpenedStream {
-        if back_off.retry_at >= self.exchange.deadline() {
-            tokio::time::sleep_until(self.exchange.deadline()).await;
-            return Err(EntryError::NotReady(NotReady::BackingOff(back_off)));
-        }
-        tokio::time::sleep_until(back_off.retry_at).await;
-        self.open_before_deadline(plugin.open_stream(&self.exchange, number, is_end)).await
+    /// Counts bytes of a body.
+    pub(crate) fn count_bytes(&self, side: MessageSide, bytes: usize) {
+        let [request, response] = &self.byte_counts;
+        let counter = if side == MessageSide::Request { request } else { response };
+        counter.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Returns a filter's stream context with the module's result for the request's head, or `None` if the
-    /// filter is bypassed.
-    fn register_stream(
-        &mut self,
-        plugin: &FilterPlugin,
-        opened: OpenedStream,
-    ) -> Result<Option<(Arc<StreamContext>, FilterAction)>, FilterFailure> {
-        let error = match opened {
-            Ok((stream, action)) => {
-                let opened = Arc::clone(&stream);
-                self.streams.push(stream);
-                return Ok(Some((opened, action)));
-            }
-            Err(error) => error,
-        };
-        let filter = || Arc::clone(&plugin.spec.name);
-        let may_skip = match &error {
-            EntryError::QueueFull => {
-                increment(&plugin.spec.stats.failed_requests);
-                return Err(FilterFailure::Busy(filter()));
-            }
-            EntryError::OverQuota(retry_after) => {
-                return Err(FilterFailure::RestartQuota { retry_after: *retry_after });
-            }
-            // The instance trapped for this request, or does not start at all.
-            EntryError::InstanceLost | EntryError::NotReady(NotReady::Trapped(_) | NotReady::Refused(_)) => {
-                true
-            }
-            EntryError::NotReady(NotReady::BackingOff(back_off)) => back_off.is_start,
-        };
-        plugin.log_missing_instance(error);
-        if may_skip && plugin.spec.on_trap == OnTrap::Open {
-            increment(&plugin.spec.stats.bypassed_requests);
-            return Ok(None);
-        }
-        increment(&plugin.spec.stats.failed_requests);
-        Err(FilterFailure::Trapped(filter()))
+    /// The number of bytes of a body so far.
+    pub(crate) fn byte_count(&self, side: MessageSide) -> u64 {
+        let [request, response] = &self.byte_counts;
+        if side == MessageSide::Request { request.load(Relaxed) } else { response.load(Relaxed) }
     }
 
-    /// Waits until a filter that has seen a head releases it.
-    async fn process_head(
-        &self,
-        stream: &Arc<StreamContext>,
-        side: MessageSide,
-        body: StreamedServiceBody,
-        action: FilterAction,
-        is_end: bool,
-    ) -> Result<ExchangeStep, FilterFailure> {
-        let mut passing = if is_end || !stream.features.reads_body(side) {
-            BodyPath::Plain(body)
+    pub(crate) fn is_grpc(&self) -> bool {
+        let messages = self.messages();
+        messages.request.as_ref().map_or(messages.request_properties.is_grpc, is_grpc_request)
+    }
+}
+
+impl ExchangeMessages {
+    /// Returns a head, if it is present.
+    pub(crate) fn head(&mut self, is_request: bool) -> Option<MessageHead<'_>> {
+        if is_request {
+            self.request.as_mut().map(|head| MessageHead::Request(head, &mut self.head_overrides))
         } else {
-            let before = self.streams.iter().take_while(|before| !Arc::ptr_eq(before, stream));
-            let counts = side == MessageSide::Request
-                && before.into_iter().all(|before| !before.features.reads_body(side));
-            BodyPath::Filtered(Box::new(FilteredBody::new(stream, side, body, counts)))
+            self.response.as_mut().map(MessageHead::Response)
+        }
+    }
+
+    /// The number of headers of a head.
+    pub(crate) fn header_count(&mut self, side: MessageSide) -> u32 {
+        self.head(side == MessageSide::Request).map_or(0, |head| head.count())
+    }
+
+    /// Whether the response has no body, regardless of its headers.
+    pub(crate) fn is_bodiless(&self) -> bool {
+        let is_head =
+            self.request.as_ref().map_or(self.request_properties.is_head, |head| head.method == Method::HEAD);
+        let status = self.response.as_ref().map(|head| head.status);
+        let is_empty = |status| {
+            matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED)
         };
-        // The callback of a call may have run since the module released the head.
-        let goes_on =
-            side == MessageSide::Response || action == FilterAction::Pause || stream.release_request();
-        if action == FilterAction::Continue && goes_on && !stream.is_head_blocked() {
-            return Ok(ExchangeStep::Continue(passing.into_body()));
+        is_head || status.is_some_and(is_empty)
+    }
+
+    /// Whether a head can still be changed.
+    pub(crate) fn is_changeable(&self, is_request: bool) -> bool {
+        match is_request {
+            true => !self.request_has_left && self.request.is_some(),
+            false => !self.response_has_left && self.response.is_some(),
         }
-        let mut held = action == FilterAction::Pause;
-        let mut timer = None;
-        let answer = poll_fn(|context| {
-            self.register_wakers(context);
-            loop {
-                if let Some(news) = self.first_verdict() {
-                    return Poll::Ready(news.map(Some));
-                }
-                if stream.is_bypassed() {
-                    return Poll::Ready(Ok(None));
-                }
-                // Signals sent during a callback take effect once it has returned.
-                let is_calling = passing.is_calling();
-                if held && !is_calling && stream.take_head_resumed(side) {
-                    held = false;
-                    passing.resume();
-                }
-                let waits =
-                    side == MessageSide::Request && stream.is_lenient() && stream.state().awaited_calls > 0;
-                if !held && !waits && !is_calling {
-                    // Callbacks of calls may have been refused something since the head was released.
-                    if side == MessageSide::Request && !stream.release_request() {
-                        continue;
-                    }
-                    return Poll::Ready(Ok(None));
-                }
-                if is_calling || (held && !waits && stream.is_lenient()) {
-                    match passing.poll_held_head(context) {
-                        Poll::Ready(Ok(let_go)) => {
-                            held &= !let_go;
-                            continue;
-                        }
-                        // Another filter may have ended the body; its verdict is the reason.
-                        Poll::Ready(Err(_)) => {
-                            let broken = || Err(FilterFailure::Broken(side.name()));
-                            let news = self.first_verdict();
-                            return Poll::Ready(news.map_or_else(broken, |news| news.map(Some)));
-                        }
-                        Poll::Pending => {}
-                    }
-                }
-                let deadline = self.exchange.deadline();
-                let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-                return match timer.as_mut().poll(context) {
-                    Poll::Ready(()) => Poll::Ready(Err(self.fail_paused(stream))),
-                    Poll::Pending => Poll::Pending,
-                };
-            }
-        });
-        Ok(match answer.await? {
-            Some(local) => ExchangeStep::Respond(local),
-            None => ExchangeStep::Continue(passing.into_body()),
-        })
     }
 
-    fn fail_paused(&self, stream: &StreamContext) -> FilterFailure {
-        increment(&stream.spec.stats.failed_requests);
-        FilterFailure::Paused(Arc::clone(&stream.spec.name))
+    /// Whether the request's head has left for the handler.
+    pub(crate) fn has_request_left(&self) -> bool {
+        self.request_has_left
     }
 
-    /// Registers the task to be woken by verdicts of the filters.
-    fn register_wakers(&self, context: &Context<'_>) {
-        self.streams.iter().for_each(|stream| stream.register(StreamWaiter::Exchange, context.waker()));
-    }
-
-    /// The first verdict of any filter that answers or fails the exchange.
-    fn first_verdict(&self) -> Option<Result<LocalResponse, FilterFailure>> {
-        for stream in &self.streams {
-            match stream.verdict() {
-                FilterVerdict::Continue | FilterVerdict::Bypass => {}
-                FilterVerdict::Respond(local) => return Some(Ok(local)),
-                FilterVerdict::Fail(failed) => {
-                    increment(&stream.spec.stats.failed_requests);
-                    return Some(Err(failed));
-                }
-            }
+    pub(crate) fn release_request(&mut self, keeps: bool) -> Option<request::Parts> {
+        self.request_has_left = true;
+        if keeps {
+            return self.request.clone();
         }
-        None
+        let request = self.request.take()?;
+        self.request_properties =
+            RequestProperties { is_head: request.method == Method::HEAD, is_grpc: is_grpc_request(&request) };
+        Some(request)
     }
 
-    /// Builds the request for the handler.
-    fn build_request(
-        &self,
-        body: StreamedServiceBody,
-        extensions: Extensions,
-    ) -> Result<Request<StreamedServiceBody>, FilterFailure> {
-        let keeps =
-            self.streams.iter().any(|stream| stream.features.can_read_sent_head(MessageSide::Request));
-        let calls_before = self.exchange.call.budget.call_count();
-        let mut messages = self.exchange.messages();
-        messages.calls_before = calls_before;
-        let named = messages.head_overrides.authority.clone();
-        let mut head = messages.release_request(keeps).ok_or_else(missing_head)?;
-        drop(messages);
-        head.extensions = extensions;
-        named.into_iter().for_each(|named| _ = head.extensions.insert(TargetServiceName(named)));
-        Ok(Request::from_parts(head, body))
+    pub(crate) fn release_response(&mut self, keeps: bool) -> Option<response::Parts> {
+        self.response_has_left = true;
+        if keeps { self.response.clone() } else { self.response.take() }
     }
 
-    /// Waits for the head of the handler's response.
-    async fn wait_for_response(
-        &self,
-        mut answer: Pin<&mut impl Future<Output = Response<StreamedServiceBody>>>,
-    ) -> Result<Result<Response<StreamedServiceBody>, LocalResponse>, FilterFailure> {
-        poll_fn(|context| {
-            let answered = answer.as_mut().poll(context);
-            if answered.is_pending() {
-                self.register_wakers(context);
+    /// Returns a head to be changed, and records the length that it announced before.
+    pub(crate) fn head_mut(&mut self, is_request: bool) -> Option<MessageHead<'_>> {
+        let [of_request, of_response] = &mut self.announced_lengths;
+        let (announced, headers) = match is_request {
+            true => (of_request, &self.request.as_ref()?.headers),
+            false => (of_response, &self.response.as_ref()?.headers),
+        };
+        announced.get_or_insert_with(|| AnnouncedLength(headers.get(CONTENT_LENGTH).cloned()));
+        self.head(is_request)
+    }
+
+    /// Removes the announced length before a head leaves if filters have changed the header or the body,
+    /// since the value is then unverified.
+    pub(crate) fn settle_length(&mut self, side: MessageSide, is_changed: bool) {
+        let is_bodiless = side == MessageSide::Response && self.is_bodiless();
+        let [of_request, of_response] = &mut self.announced_lengths;
+        let (before, headers) = match side {
+            MessageSide::Request => (of_request.take(), self.request.as_mut().map(|head| &mut head.headers)),
+            MessageSide::Response => {
+                (of_response.take(), self.response.as_mut().map(|head| &mut head.headers))
             }
-            // The filter that ended the request's body provides the reason, not the reader of the body.
-            match (self.first_verdict(), answered) {
-                (Some(news), _) => Poll::Ready(news.map(Err)),
-                (None, Poll::Ready(response)) => Poll::Ready(Ok(Ok(response))),
-                (None, Poll::Pending) => Poll::Pending,
-            }
-        })
-        .await
-    }
-
-    /// Prepares a body whose head is about to leave. If filters read it, its first piece is included if it is
-    /// ready, awaited or held back.
-    async fn prepare_body(
-        &self,
-        mut body: StreamedServiceBody,
-        side: MessageSide,
-        waits: impl Fn() -> bool,
-    ) -> Result<ExchangeStep, FilterFailure> {
-        if body.is_end_stream() || !self.streams.iter().any(|stream| stream.features.reads_body(side)) {
-            drop(self.settle_length(side));
-            return Ok(ExchangeStep::Continue(body));
+        };
+        let Some(headers) = headers.filter(|_| !is_bodiless) else { return };
+        let is_other = |AnnouncedLength(before)| !headers.get_all(CONTENT_LENGTH).iter().eq(&before);
+        if is_changed || before.is_some_and(is_other) {
+            headers.remove(CONTENT_LENGTH);
         }
-        let waits = waits();
-        let first = poll_fn(|context| {
-            let polled = Pin::new(&mut body).poll_frame(context);
-            self.register_wakers(context);
-            if let Some(news) = self.first_verdict() {
-                return Poll::Ready(news.map(Err));
-            }
-            match polled {
-                Poll::Ready(Some(Ok(frame))) => Poll::Ready(Ok(Ok(Some(frame)))),
-                Poll::Ready(Some(Err(_))) => Poll::Ready(Err(FilterFailure::Broken(side.name()))),
-                Poll::Ready(None) => Poll::Ready(Ok(Ok(None))),
-                Poll::Pending if waits || self.is_body_held(side) => Poll::Pending,
-                Poll::Pending => Poll::Ready(Ok(Ok(None))),
-            }
-        });
-        Ok(match first.await? {
-            Ok(first) => ExchangeStep::Continue(
-                HeldMessage::new(first, body, self.settle_length(side).announced_length(side)).boxed_unsync(),
-            ),
-            Err(local) => ExchangeStep::Respond(local),
-        })
     }
 
-    fn is_body_held(&self, side: MessageSide) -> bool {
-        self.streams.iter().any(|stream| stream.state().half(side).is_held)
+    /// The announced length of the body that follows a head.
+    pub(crate) fn announced_length(&self, side: MessageSide) -> Option<u64> {
+        let headers = match side {
+            MessageSide::Request => &self.request.as_ref()?.headers,
+            MessageSide::Response if self.is_bodiless() => return None,
+            MessageSide::Response => &self.response.as_ref()?.headers,
+        };
+        headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
     }
 
-    /// Removes the announced length of a head that is about to leave if its body has been changed.
-    fn settle_length(&self, side: MessageSide) -> MutexGuard<'_, ExchangeMessages> {
-        let changes =
-            |stream: &StreamGuard| stream.features.reads_body(side) && stream.state().half(side).is_changed;
-        let is_changed = self.streams.iter().any(changes);
-        let mut messages = self.exchange.messages();
-        messages.settle_length(side, is_changed);
-        messages
-    }
-
-    /// Converts a filter's local response.
-    fn build_local_response(&self, local: LocalResponse) -> Response<StreamedServiceBody> {
-        let LocalResponse { status, mut headers, body, details } = local;
-        self.exchange.messages().details = details;
-        // The length of the actual body, regardless of the module's header.
-        headers.remove(CONTENT_LENGTH);
-        let mut response = Response::new(body::full(body));
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
-        response
-    }
-
-    /// Passes the response through all filters that have seen the request, in reverse order.
-    async fn process_response(
-        self,
-        response: Response<StreamedServiceBody>,
-    ) -> Result<Response<StreamedServiceBody>, FilterFailure> {
-        let (mut body, mut extensions) = self.set_response(response);
-        for stream in self.streams.iter().rev() {
-            let (number, is_bodiless) = {
-                let mut messages = self.exchange.messages();
-                (messages.header_count(MessageSide::Response), messages.is_bodiless())
+    /// Stores a response and applies the changes that filters have requested before.
+    pub(crate) fn set_response(&mut self, head: response::Parts) {
+        let [_, of_response] = &mut self.announced_lengths;
+        *of_response = None;
+        self.response = Some(head);
+        if self.early_changes.is_empty() {
+            return;
+        }
+        let early = std::mem::take(&mut self.early_changes);
+        let Some(mut head) = self.head_mut(false) else { return };
+        for early in &early {
+            // Early changes were validated when they were made. Any that no longer fits is skipped.
+            let _ = match early {
+                EarlyResponseChange::Add((name, value)) => head.add(name, value.as_bytes()),
+                EarlyResponseChange::Replace((name, value)) => head.replace(name, value.as_bytes()),
+                EarlyResponseChange::Remove(name) => {
+                    head.remove(name);
+                    Ok(())
+                }
             };
-            let is_end = is_bodiless || body.is_end_stream();
-            let (stream, side) = (Arc::clone(stream), MessageSide::Response);
-            let callback = HeadersCallback { stream: Arc::clone(&stream), side, count: number, is_end };
-            // If the instance is gone, the verdict decides whether the exchange ends.
-            let action = stream.enter(callback).await.unwrap_or_else(|_| {
-                stream.note_lost_callback(side);
-                FilterAction::Continue
-            });
-            match self.process_head(&stream, side, body, action, is_end).await? {
-                ExchangeStep::Continue(next) => body = next,
-                ExchangeStep::Respond(local) => {
-                    (body, extensions) = self.set_response(self.build_local_response(local))
-                }
-            }
         }
-        match self.prepare_body(body, MessageSide::Response, || false).await? {
-            ExchangeStep::Continue(next) => body = next,
-            ExchangeStep::Respond(local) => {
-                (body, extensions) = self.set_response(self.build_local_response(local));
-                drop(self.settle_length(MessageSide::Response));
-            }
-        }
-        let keeps =
-            self.streams.iter().any(|stream| stream.features.can_read_sent_head(MessageSide::Response));
-        let mut head = self.exchange.messages().release_response(keeps).ok_or_else(missing_head)?;
-        head.extensions = extensions;
-        Ok(Response::from_parts(head, ResponseBodyStream { body, run: self }.boxed_unsync()))
-    }
-
-    /// Stores the head of a response of the handler or a filter. Returns the parts that filters do not see.
-    fn set_response(&self, response: Response<StreamedServiceBody>) -> (StreamedServiceBody, Extensions) {
-        let (mut head, body) = response.into_parts();
-        let extensions = std::mem::take(&mut head.extensions);
-        self.exchange.messages().set_response(head);
-        (body, extensions)
+        self.early_changes = early;
     }
 }
 
-fn missing_head() -> FilterFailure {
-    FilterFailure::Head("its head is missing".to_owned())
+fn is_grpc_request(head: &request::Parts) -> bool {
+    let content = head.headers.get(CONTENT_TYPE);
+    content.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// Marks the exchange as over, on every path, and ends its streams. If the end of one takes until a tick,
-/// those after it end in a task, each in a poll of its own.
-impl Drop for ExchangeRun {
-    fn drop(&mut self) {
-        self.exchange.messages().is_over = true;
-        let Some(long) = self.streams.iter_mut().position(StreamGuard::end_stream) else { return };
-        let left = self.streams.split_off(long + 1);
-        if let (Ok(runtime), false) = (Handle::try_current(), left.is_empty()) {
-            let chain = Arc::clone(&self.chain);
-            runtime.spawn(watch_polls(PollSite::Filters, async move {
-                let _chain = chain;
-                for stream in left {
-                    tokio::task::yield_now().await;
-                    drop(stream);
-                }
-            }));
-        }
-    }
-}
-
-/// A body after a filter has seen the head.
-enum BodyPath {
-    Plain(StreamedServiceBody),
-    Filtered(Box<FilteredBody>),
-}
-
-impl BodyPath {
-    fn resume(&mut self) {
-        if let Self::Filtered(filtered) = self {
-            filtered.resume();
-        }
-    }
-
-    /// Whether the module has yet to return from a callback about the body.
-    fn is_calling(&self) -> bool {
-        match self {
-            Self::Plain(_) => false,
-            Self::Filtered(filtered) => filtered.is_calling(),
-        }
-    }
-
-    fn poll_held_head(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
-        match self {
-            Self::Plain(_) => Poll::Pending,
-            Self::Filtered(filtered) => filtered.poll_held_head(context),
-        }
-    }
-
-    fn into_body(self) -> StreamedServiceBody {
-        match self {
-            Self::Plain(body) => body,
-            Self::Filtered(filtered) => filtered.boxed_unsync(),
-        }
-    }
-}
-
-/// The response's body, sent to the client. The exchange ends with it.
-struct ResponseBodyStream {
-    body: StreamedServiceBody,
-    run: ExchangeRun,
-}
-
-impl http_body::Body for ResponseBodyStream {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = std::task::ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Ok(frame)) = &frame {
-            match (frame.data_ref(), frame.trailers_ref()) {
-                (Some(data), _) => self.run.exchange.count_bytes(MessageSide::Response, data.len()),
-                (None, trailers) => self.run.exchange.messages().trailers = trailers.cloned(),
-            }
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl MessageSide {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Response => "response",
-        }
+/// Sets the headers of a gRPC response. Its HTTP status is always 200.
+pub(crate) fn grpc_headers(headers: &mut HeaderMap, status: u32, message: &str) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", HeaderValue::from(status));
+    if let Ok(message) = HeaderValue::from_str(message) {
+        headers.insert("grpc-message", message);
     }
 }

@@ -1,10 +1,12 @@
 //! The host data of an instance, and the host functions that modules call.
 //!
 //! The functions are in `host/`, one file per topic. Each returns a [`HostResult`], with a status for the
-//! module. Pointers are checked in `host/memory.rs` and nowhere else.
+//! module. Pointers are checked in `host/memory.rs` and nowhere else. Host functions do not enter an
+//! instance: responses to calls, ticks and items in queues come back as events (`context/events.rs`).
 
 mod buffers;
 mod calls;
+mod clock;
 mod foreign;
 mod grpc;
 mod headers;
@@ -13,32 +15,22 @@ mod memory;
 mod properties;
 mod refusals;
 mod share;
+pub(crate) mod shim;
 mod system;
 mod wasi;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use foldhash::fast::RandomState;
-use http::{HeaderMap, StatusCode};
-use offload::polls::{PollSite, watch_polls};
-use sandbox::{Caller, GuestResult, Memory, ResourceLimiter};
-use tokio::task::AbortHandle;
+use sandbox::{Caller, GuestResult, HeavyGate, Memory, ResourceLimiter};
 
-use crate::abi::HostStatus;
-use crate::callbacks::TimerTick;
-use crate::clock::CallbackClock;
-use crate::entry::CallbackTarget;
-use crate::filters::lock;
-use crate::observe::FilterEvent;
-use crate::plugin::PluginSpec;
-use crate::shim;
-use crate::slot::InstanceSlot;
-use crate::stream::StreamContext;
-use crate::vm::VmCore;
+use self::clock::CallbackClock;
+use crate::abi::{AbiVersion, HostStatus};
+use crate::context::{InstanceHandle, ModuleContext, PluginSpec, ReceivedData, RootContext, StreamContext};
+use crate::shared::{SharedData, SharedQueues};
+use crate::telemetry::{FilterEvent, FilterMetrics, FilterObserver};
 
 #[cfg(test)]
 pub(crate) use calls::MAX_DETACHED;
@@ -47,7 +39,6 @@ pub(crate) use link::{GIVING, add_host_functions, halves};
 use memory::ModuleAllocation;
 #[cfg(test)]
 pub(crate) use properties::split_path as parse_property;
-pub(crate) use refusals::RefusalLog;
 
 /// The maximum number of entries of a module's table.
 const TABLE_ELEMENTS: usize = 1 << 20;
@@ -57,11 +48,24 @@ const MAX_MEMORIES: usize = 1;
 /// The number of streams, and of calls, that end in one poll when their instance is gone.
 pub(crate) const ENDED_PER_POLL: usize = 1024;
 
+/// The parts of a virtual machine and of its runtime that host functions use.
+pub(crate) struct HostResources {
+    /// The ABI version of the module.
+    pub(crate) abi: AbiVersion,
+    pub(crate) gate: HeavyGate,
+    pub(crate) observer: Option<Arc<dyn FilterObserver>>,
+    pub(crate) metrics: Arc<FilterMetrics>,
+    pub(crate) queues: Arc<SharedQueues>,
+    pub(crate) shared: Arc<SharedData>,
+    /// The memory limit of an instance.
+    pub(crate) memory: u64,
+}
+
 /// The host data of an instance.
 pub(crate) struct FilterHost {
-    pub(crate) core: Arc<VmCore>,
-    pub(crate) slot: Weak<InstanceSlot>,
-    pub(crate) generation: u64,
+    pub(crate) resources: Arc<HostResources>,
+    /// The instance itself, for events that are delivered later.
+    pub(crate) instance: InstanceHandle,
     pub(crate) memory: Option<Memory>,
     /// Data to be given to the module once its allocator has returned memory for it. The allocator itself
     /// can't use such functions.
@@ -96,44 +100,12 @@ pub(crate) struct FilterHost {
     has_wrapped: bool,
 }
 
-/// A context of the module.
-#[derive(Clone)]
-pub(crate) enum ModuleContext {
-    Root(Arc<RootContext>),
-    Stream(Arc<StreamContext>),
-}
-
-/// A root context: a filter in an instance.
-pub(crate) struct RootContext {
-    pub(crate) id: u32,
-    pub(crate) spec: Arc<PluginSpec>,
-    /// Milliseconds between ticks; 0 for none.
-    pub(crate) period: AtomicU64,
-    timer: Mutex<Option<AbortHandle>>,
-}
-
 /// The phase of a root context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RootPhase {
     Starting,
     Configuring,
     Serving,
-}
-
-/// Received data that the callback in flight reads.
-#[derive(Default)]
-pub(crate) struct ReceivedData {
-    /// The head of a call's response, including `:status`; or initial metadata.
-    pub(crate) head: Option<http::response::Parts>,
-    /// Whether the head is that of a call that failed.
-    has_failed: bool,
-    pub(crate) metadata: HeaderMap,
-    pub(crate) trailers: HeaderMap,
-    pub(crate) body: Bytes,
-    /// The status of a gRPC call, and its message.
-    pub(crate) status: (u32, Bytes),
-    /// The arguments of a foreign function.
-    pub(crate) arguments: Bytes,
 }
 
 /// The memory limit of an instance.
@@ -153,52 +125,11 @@ pub(crate) struct GuestModule<'a> {
 /// The result of a host function. An error is reported to the module as a status.
 pub(crate) type HostResult<T = ()> = Result<T, HostStatus>;
 
-impl ModuleContext {
-    pub(crate) fn spec(&self) -> &Arc<PluginSpec> {
-        match self {
-            Self::Root(root) => &root.spec,
-            Self::Stream(stream) => &stream.spec,
-        }
-    }
-}
-
-impl RootContext {
-    pub(crate) fn new(id: u32, spec: &Arc<PluginSpec>) -> Self {
-        Self { id, spec: Arc::clone(spec), period: AtomicU64::new(0), timer: Mutex::default() }
-    }
-}
-
-impl Drop for RootContext {
-    fn drop(&mut self) {
-        lock(&self.timer).take().iter().for_each(AbortHandle::abort);
-    }
-}
-
-impl ReceivedData {
-    /// The result of a call that failed. The specification has 0 headers for it, and Envoy a response of its
-    /// own. Modules rely on either, so the number of headers is 0, and Envoy's status can still be read.
-    pub(crate) fn failure(status: StatusCode) -> Self {
-        let mut response = http::Response::new(());
-        *response.status_mut() = status;
-        let (head, ()) = response.into_parts();
-        Self { head: Some(head), has_failed: true, ..Self::default() }
-    }
-
-    /// The number of headers, the size of the body, and the number of trailers.
-    pub(crate) fn sizes(&self) -> (u32, u32, u32) {
-        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let head = self.head.as_ref().filter(|_| !self.has_failed);
-        let headers = head.map_or(0, |head| count(head.headers.len() + 1));
-        (headers, count(self.body.len()), count(self.trailers.len()))
-    }
-}
-
 impl FilterHost {
-    pub(crate) fn new(core: &Arc<VmCore>, (slot, generation): (Weak<InstanceSlot>, u64)) -> Self {
+    pub(crate) fn new(resources: &Arc<HostResources>, instance: InstanceHandle) -> Self {
         Self {
-            core: Arc::clone(core),
-            slot,
-            generation,
+            resources: Arc::clone(resources),
+            instance,
             memory: None,
             pending_allocation: None,
             scratch: Vec::new(),
@@ -213,8 +144,8 @@ impl FilterHost {
             starting_spec: None,
             done_streams: Vec::new(),
             lingering_streams: VecDeque::new(),
-            clock: CallbackClock::new(&core.filters.gate),
-            memory_limit: InstanceMemoryLimit { limit: core.memory, is_over: false },
+            clock: CallbackClock::new(&resources.gate),
+            memory_limit: InstanceMemoryLimit { limit: resources.memory, is_over: false },
             output_lines: [Vec::new(), Vec::new()],
             last_context: 0,
             has_wrapped: false,
@@ -243,7 +174,7 @@ impl FilterHost {
     /// Removes a context, with the calls that belong to it alone.
     pub(crate) fn remove_context(&mut self, id: u32) {
         if let Some(ModuleContext::Root(_)) = self.contexts.remove(&id) {
-            self.core.filters.queues.remove_consumers(&self.slot, self.generation, Some(id));
+            self.resources.queues.remove_consumers(&self.instance, Some(id));
         }
         self.calls.cancel_attached(id);
         if self.effective_context.as_ref().is_some_and(|(current, _)| *current == id) {
@@ -382,27 +313,14 @@ impl FilterHost {
     /// Starts the timer of a root context.
     pub(crate) fn start_timer(&mut self, id: u32) {
         let Some(ModuleContext::Root(root)) = self.contexts.get(&id) else { return };
-        let root = Arc::clone(root);
-        self.set_timer(&root);
-    }
-
-    fn set_timer(&self, root: &RootContext) {
-        let mut timer = lock(&root.timer);
-        timer.take().iter().for_each(AbortHandle::abort);
-        let period = root.period.load(Relaxed);
-        let runtime = tokio::runtime::Handle::try_current();
-        if let (Ok(runtime), true, true) = (runtime, period > 0, root.spec.is_started.load(Relaxed)) {
-            let (slot, generation, id) = (self.slot.clone(), self.generation, root.id);
-            let ticking = watch_polls(PollSite::Filters, send_ticks(slot, generation, id, period));
-            *timer = Some(runtime.spawn(ticking).abort_handle());
-        }
+        root.start_timer(&self.instance);
     }
 
     /// Marks every stream of the instance as dead, and the one that trapped, and ends timers. Returns the
     /// streams, whose waiting futures have to be woken ([`Self::end_batch`]).
     pub(crate) fn mark_dead(&mut self) -> Vec<Arc<StreamContext>> {
         self.served_stream().iter().for_each(|stream| stream.state().has_trapped = true);
-        self.core.filters.queues.remove_consumers(&self.slot, self.generation, None);
+        self.resources.queues.remove_consumers(&self.instance, None);
         self.effective_context = None;
         let streams = self.contexts.drain().filter_map(|(_, context)| match context {
             ModuleContext::Stream(stream) => Some(stream),
@@ -423,30 +341,16 @@ impl FilterHost {
     }
 
     pub(crate) fn has_observer(&self) -> bool {
-        self.core.filters.observer.is_some()
+        self.resources.observer.is_some()
     }
 
     pub(crate) fn notify_observer(&self, event: &FilterEvent<'_>) {
-        self.core.filters.observer.iter().for_each(|observer| observer.on_event(event));
+        self.resources.observer.iter().for_each(|observer| observer.on_event(event));
     }
 
     pub(crate) fn notify_callback(&self, name: &'static str, arguments: &[u32]) {
         let filter = self.spec().map_or("", |spec| &spec.name);
         self.notify_observer(&FilterEvent::Callback { filter, name, arguments });
-    }
-}
-
-/// Sends the ticks of one root context. Ticks that are due while one is in flight are skipped.
-async fn send_ticks(slot: Weak<InstanceSlot>, generation: u64, root: u32, period: u64) {
-    let period = Duration::from_millis(period);
-    let mut interval = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-    loop {
-        interval.tick().await;
-        let Some(slot) = slot.upgrade() else { return };
-        if slot.enter(CallbackTarget::Generation(generation), TimerTick(root)).await.is_err() {
-            return;
-        }
     }
 }
 

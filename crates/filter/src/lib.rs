@@ -14,52 +14,40 @@
 //! that takes time outside the module (a paused stream, a call to a service) is a separate future or task and
 //! does not hold the lock.
 //!
-//! Read next: `exchange.rs` (the path of one request), `stream.rs` (the current state of a context),
-//! `body.rs` (bodies through callbacks), `vm.rs` and `slot.rs` (the life cycle of instances), `entry.rs` (how
-//! callbacks enter them), `callbacks.rs` and `instance.rs` (callbacks), `host.rs` (host functions).
+//! The modules by level. Each uses only those above it:
+//!
+//! - `sync`, `abi` (numbers and names of the ABI), `config`, `error`
+//! - `telemetry` (metrics, counters, events) and `exchange` (the heads and the shared data of an exchange)
+//! - `context` (plugins, root contexts, stream contexts and the events for them)
+//! - `shared` (data and queues that modules share)
+//! - `host` (host functions and the host data of an instance)
+//! - `vm` (virtual machines, their instances, and callbacks)
+//! - `chain` (the filters of a route, and the path of requests and bodies through them)
+//!
+//! Read next: `chain/exchange_run.rs` (the path of one request), `context/stream.rs` (the current state of a
+//! context), `chain/body.rs` (bodies through callbacks), `vm.rs` and `vm/slot.rs` (the life cycle of
+//! instances), `vm/entry.rs` (how callbacks enter them), `vm/callbacks.rs` and `vm/instance.rs` (callbacks),
+//! `host.rs` (host functions).
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod abi;
-mod body;
-mod callbacks;
 mod chain;
-mod clock;
 mod config;
-mod entry;
+mod context;
+mod error;
 mod exchange;
-mod exports;
-mod facts;
-mod filters;
 mod host;
-mod instance;
-mod message;
-mod messages;
-mod metrics;
-mod module;
-mod observe;
-mod plugin;
-mod problem;
-mod refused;
-mod restarts;
 mod shared;
-mod shim;
-mod slot;
-mod spelling;
-mod stats;
-mod stream;
+mod sync;
+mod telemetry;
 mod vm;
 
-#[cfg(test)]
-mod fuzz;
 #[cfg(test)]
 mod tests;
 
 pub use chain::FilterChain;
 pub use config::{FilterConfig, FilterLimits, HostDialect, OnRefusal, OnTrap};
-pub use facts::{CertificateInfo, ExchangeInfo, TlsInfo};
-pub use filters::{FilterRuntime, FilterStartError};
-pub use metrics::{FilterMetric, MetricValue};
-pub use observe::{FilterEvent, FilterObserver};
-pub use problem::FilterFailure;
-pub use refused::{FilterRefusalReason, RefusedFilter};
-pub use stats::FilterStats;
+pub use error::{FilterFailure, FilterRefusalReason, RefusedFilter};
+pub use exchange::{CertificateInfo, ExchangeInfo, TlsInfo};
+pub use telemetry::{FilterEvent, FilterMetric, FilterObserver, FilterStats, MetricValue};
+pub use vm::{FilterRuntime, FilterStartError};

@@ -3,16 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap, LinkedList, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use offload::polls::{PollSite, watch_polls};
 
 use crate::abi::HostStatus;
-use crate::callbacks::QueueReady;
-use crate::entry::CallbackTarget;
-use crate::filters::lock;
-use crate::slot::InstanceSlot;
+use crate::context::{ContextEvent, InstanceHandle, QueueReady};
+use crate::sync::lock;
 
 /// The maximum number of bytes of data per `vm_id`, and of all its queues together.
 pub(crate) const MAX_BYTES: usize = 32 << 20;
@@ -73,8 +71,7 @@ struct SharedQueue {
 /// A root context that is notified of items in a queue.
 #[derive(Clone)]
 pub(crate) struct QueueConsumer {
-    pub(crate) slot: Weak<InstanceSlot>,
-    pub(crate) generation: u64,
+    pub(crate) instance: InstanceHandle,
     pub(crate) root: u32,
 }
 
@@ -143,7 +140,7 @@ impl SharedQueues {
             }
         };
         let queue = inner.queue(id)?;
-        queue.consumers.retain(|known| known.slot.strong_count() > 0 && !known.is_superseded_by(&consumer));
+        queue.consumers.retain(|known| known.instance.has_receiver() && !known.is_superseded_by(&consumer));
         queue.consumers.push_back(consumer);
         if queue.consumers.len() > MAX_CONSUMERS {
             queue.consumers.pop_front();
@@ -152,11 +149,10 @@ impl SharedQueues {
     }
 
     /// Removes a root context, or all root contexts of an instance, from the consumers.
-    pub(crate) fn remove_consumers(&self, slot: &Weak<InstanceSlot>, generation: u64, root: Option<u32>) {
+    pub(crate) fn remove_consumers(&self, instance: &InstanceHandle, root: Option<u32>) {
         for queue in &mut lock(&self.inner).queues {
             queue.consumers.retain(|known| {
-                let is_of_it = known.slot.ptr_eq(slot) && known.generation == generation;
-                !is_of_it || root.is_some_and(|root| known.root != root)
+                !known.instance.is_same(instance) || root.is_some_and(|root| known.root != root)
             });
         }
     }
@@ -241,7 +237,7 @@ impl SharedQueuesInner {
 impl SharedQueue {
     /// The consumer to notify next: live ones are notified in turn.
     fn next_consumer(&mut self) -> Option<QueueConsumer> {
-        self.consumers.retain(|consumer| consumer.slot.strong_count() > 0);
+        self.consumers.retain(|consumer| consumer.instance.has_receiver());
         let consumer = self.consumers.pop_front()?;
         self.consumers.push_back(consumer.clone());
         Some(consumer)
@@ -251,28 +247,44 @@ impl SharedQueue {
 impl QueueConsumer {
     /// Whether this is the same root context of the same instance.
     fn is_same_root(&self, other: &Self) -> bool {
-        self.slot.ptr_eq(&other.slot) && self.generation == other.generation && self.root == other.root
+        self.instance.is_same(&other.instance) && self.root == other.root
     }
 
     /// Whether this is the same root context, or one of an earlier instance in the same slot.
     fn is_superseded_by(&self, other: &Self) -> bool {
-        self.slot.ptr_eq(&other.slot) && (self.root == other.root || self.generation != other.generation)
+        self.is_same_root(other) || self.instance.is_other_generation(&other.instance)
     }
 
     /// Notifies the consumer when its turn comes. Returns `false` if it is gone by then.
     async fn notify(&self, queue: u32) -> bool {
-        let Some(slot) = self.slot.upgrade() else { return false };
         let is_delivered = Arc::new(AtomicBool::new(false));
         let ready = QueueReady { root: self.root, queue, is_delivered: Arc::clone(&is_delivered) };
-        // An error means that the instance is gone, or that it trapped in the callback.
-        let _ = slot.enter(CallbackTarget::Generation(self.generation), ready).await;
+        // The callback may have begun even if it was not completed, because the module trapped.
+        self.instance.deliver(ContextEvent::QueueReady(ready)).await;
         is_delivered.load(Relaxed)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Weak;
+
+    use futures_util::future::{BoxFuture, ready};
+
     use super::*;
+    use crate::context::EventReceiver;
+
+    struct DroppedReceiver;
+
+    impl EventReceiver for DroppedReceiver {
+        fn deliver(self: Arc<Self>, _generation: u64, _event: ContextEvent) -> BoxFuture<'static, bool> {
+            Box::pin(ready(false))
+        }
+    }
+
+    fn dropped_consumer() -> QueueConsumer {
+        QueueConsumer { instance: InstanceHandle::new(Weak::<DroppedReceiver>::new(), 0), root: 1 }
+    }
 
     #[test]
     fn set_requires_the_current_version() {
@@ -301,8 +313,7 @@ mod tests {
     #[test]
     fn queues_are_first_in_first_out() {
         let queues = Arc::new(SharedQueues::default());
-        let consumer = QueueConsumer { slot: Weak::new(), generation: 0, root: 1 };
-        let id = queues.register("vm", "q", consumer).unwrap();
+        let id = queues.register("vm", "q", dropped_consumer()).unwrap();
         assert_eq!(queues.resolve("vm", "q"), Some(id));
         assert_eq!(queues.resolve("other", "q"), None);
         assert_eq!(queues.dequeue(id), Err(HostStatus::Empty));
@@ -315,9 +326,7 @@ mod tests {
     #[test]
     fn the_queues_of_one_vm_id_are_bounded_together() {
         let queues = Arc::new(SharedQueues::default());
-        let register = |vm_id: &str, name: &str| {
-            queues.register(vm_id, name, QueueConsumer { slot: Weak::new(), generation: 0, root: 1 })
-        };
+        let register = |vm_id: &str, name: &str| queues.register(vm_id, name, dropped_consumer());
         let ids: Vec<u32> = (0..MAX_QUEUES).map(|name| register("vm", &name.to_string()).unwrap()).collect();
         assert_eq!(register("vm", "more"), Err(HostStatus::InternalFailure));
         assert_eq!(register("other", &"n".repeat(MAX_NAME + 1)), Err(HostStatus::BadArgument));

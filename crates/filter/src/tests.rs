@@ -7,6 +7,7 @@
 mod bodies;
 mod calls;
 mod faulty_modules;
+mod fuzz;
 mod heads;
 mod hostile_modules;
 mod loading;

@@ -1,18 +1,44 @@
-//! A virtual machine: the slots for instances of one module.
+//! A virtual machine: instances of one module with their life cycle, entry and callbacks.
 //!
-//! There are as many slots as threads, and most stay empty: another instance is created only when all
-//! existing ones are busy. A context belongs to its slot, so a later callback waits for that slot's lock, in
-//! a queue.
+//! There are as many slots for instances as threads, and most stay empty: another instance is created only
+//! when all existing ones are busy. A context belongs to its slot, so a later callback waits for that slot's
+//! lock, in a queue.
+//!
+//! The modules of this folder are one unit. The runtime finds virtual machines, and a virtual machine refers
+//! to its runtime. A slot owns its instance, whose streams refer to the slot, and a callback that enters the
+//! slot may create the instance first. What needs no instance is below: `host` and `context`.
+
+mod callbacks;
+mod entry;
+mod exports;
+mod instance;
+mod module;
+mod plugin;
+mod restarts;
+mod runtime;
+mod slot;
+mod stream;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 
-use crate::filters::FilterRuntime;
-use crate::module::FilterModule;
-use crate::shared::SharedData;
-use crate::slot::{InstanceSlot, StateGuard};
+use self::module::FilterModule;
+use self::slot::{InstanceSlot, StateGuard};
+use crate::host::HostResources;
+
+pub(crate) use self::callbacks::{BodyCallback, HeadersCallback, TrailersCallback};
+pub(crate) use self::entry::{CallbackFuture, EntryError};
+#[cfg(test)]
+pub(crate) use self::instance::MAX_LINGERING;
+pub(crate) use self::instance::NotReady;
+pub(crate) use self::plugin::FilterPlugin;
+pub use self::runtime::{FilterRuntime, FilterStartError};
+pub(crate) use self::slot::BackOff;
+#[cfg(test)]
+pub(crate) use self::slot::MAX_WAITING;
+pub(crate) use self::stream::{StreamGuard, StreamHandle};
 
 /// The key of filters that share instances.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -35,19 +61,21 @@ pub(crate) struct Vm {
 pub(crate) struct VmCore {
     pub(crate) filters: Arc<FilterRuntime>,
     pub(crate) module: Arc<FilterModule>,
-    pub(crate) shared: Arc<SharedData>,
-    /// The memory limit of an instance.
-    pub(crate) memory: u64,
+    pub(crate) resources: Arc<HostResources>,
 }
 
 impl Vm {
     pub(crate) fn new(filters: &Arc<FilterRuntime>, key: &VmKey, module: &Arc<FilterModule>) -> Arc<Self> {
-        let core = Arc::new(VmCore {
-            filters: Arc::clone(filters),
-            module: Arc::clone(module),
+        let resources = Arc::new(HostResources {
+            abi: module.abi,
+            gate: filters.gate.clone(),
+            observer: filters.observer.clone(),
+            metrics: Arc::clone(&filters.metrics),
+            queues: Arc::clone(&filters.queues),
             shared: filters.shared_data(&key.vm_id),
             memory: key.memory,
         });
+        let core = Arc::new(VmCore { filters: Arc::clone(filters), module: Arc::clone(module), resources });
         let slots = (0..filters.max_instances.get()).map(|_| InstanceSlot::new(&core)).collect();
         Arc::new(Self { core, slots })
     }

@@ -5,7 +5,7 @@
 //! gateway's operator, so the rights of the caller do not restrict it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,13 +24,10 @@ use tokio::task::AbortHandle;
 
 use super::grpc::GrpcOutbox;
 use super::refusals::{CallRefusal, log_failure};
-use super::{FilterHost, GuestModule, HostResult, ModuleContext, ReceivedData};
-use crate::callbacks::CallResponse;
-use crate::entry::CallbackTarget;
-use crate::message::{self, ClientScheme, HeadOverrides, MessageHead};
-use crate::plugin::PluginSpec;
-use crate::slot::InstanceSlot;
-use crate::stats::increment;
+use super::{FilterHost, GuestModule, HostResult};
+use crate::context::{CallResponse, ContextEvent, InstanceHandle, ModuleContext, PluginSpec, ReceivedData};
+use crate::exchange::message::{self, ClientScheme, HeadOverrides, MessageHead};
+use crate::telemetry::increment;
 
 /// The maximum number of calls of one instance that are in flight although their requests are over.
 pub(crate) const MAX_DETACHED: usize = 1024;
@@ -69,8 +66,7 @@ pub(crate) struct PendingCall {
 /// The origin of a call and the destination of its response.
 pub(super) struct CallOrigin {
     pub(super) call: RequestCall,
-    pub(super) slot: Weak<InstanceSlot>,
-    pub(super) generation: u64,
+    pub(super) instance: InstanceHandle,
     pub(super) token: u32,
     runtime: Handle,
     context: u32,
@@ -241,7 +237,7 @@ fn start_http_call(
     let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Unavailable)?);
     let request = Request::from_parts(head, payload_body(body, trailers));
     let answer = spec.services.forward(&maker.call, &service, request);
-    let (slot, generation, payer) = (maker.slot.clone(), maker.generation, maker.call.quota_key());
+    let (instance, payer) = (maker.instance.clone(), maker.call.quota_key());
     let upstream = upstream.to_owned();
     maker.spawn(guest.host_mut(), None, async move {
         let whole = async { read_response(answer.await?, spec.limits.buffer.0).await };
@@ -250,7 +246,8 @@ fn start_http_call(
             log_failure(&spec, "proxy_http_call", &upstream, failure.code(), &failure);
             ReceivedData::failure(failure.status())
         });
-        deliver_response(&slot, generation, CallResponse { token, payer, received }).await;
+        let response = CallResponse { token, payer, received };
+        instance.deliver(ContextEvent::CallResponse(response)).await;
     });
     Ok(guest.write_u32(to, token)?)
 }
@@ -259,13 +256,6 @@ fn start_http_call(
 pub(super) fn check_payload(guest: &GuestModule<'_>, span: (u32, u32)) -> Result<(), CallRefusal> {
     let limit = guest.host().spec().map_or(0, |spec| spec.limits.buffer.0);
     if guest.memory_bytes(span)?.len() as u64 > limit { Err(CallRefusal::TooLarge) } else { Ok(()) }
-}
-
-async fn deliver_response(slot: &Weak<InstanceSlot>, generation: u64, response: CallResponse) {
-    if let Some(slot) = slot.upgrade() {
-        // An error means that the instance is gone.
-        let _ = slot.enter(CallbackTarget::Generation(generation), response).await;
-    }
 }
 
 impl CallOrigin {
@@ -305,12 +295,11 @@ impl CallOrigin {
         };
         increment(&spec.stats.calls);
         let token = host.calls.next_token();
-        let (slot, generation) = (host.slot.clone(), host.generation);
+        let instance = host.instance.clone();
         let call = RequestCall { rights: None, payer: None, ..call };
         Ok(Self {
             call,
-            slot,
-            generation,
+            instance,
             token,
             runtime,
             context,

@@ -3,8 +3,8 @@
 //! Messages are sent and received uncompressed. A unary call ends with its message or its failure, a stream
 //! with its trailers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -23,13 +23,10 @@ use super::calls::{CallOrigin, check_payload, resolve_service};
 use super::memory::MemorySpan;
 use super::refusals::{CallRefusal, log_failure};
 use super::system::grpc_status;
-use super::{GuestModule, HostResult, ReceivedData};
+use super::{GuestModule, HostResult};
 use crate::abi::HostStatus;
-use crate::callbacks::GrpcEvent;
-use crate::entry::CallbackTarget;
-use crate::instance::RootGrpcEvent;
-use crate::message::{self, MessageHead};
-use crate::slot::InstanceSlot;
+use crate::context::{ContextEvent, GrpcEvent, InstanceHandle, ReceivedData, RootGrpcEvent};
+use crate::exchange::message::{self, MessageHead};
 
 /// The maximum number of messages that wait to be sent on a stream.
 const MAX_QUEUED_MESSAGES: usize = 256;
@@ -45,8 +42,7 @@ const UNAVAILABLE: u32 = 14;
 
 /// The receiver of a call's events.
 struct GrpcEventTarget {
-    slot: Weak<InstanceSlot>,
-    generation: u64,
+    instance: InstanceHandle,
     token: u32,
     payer: QuotaKey,
     is_stream: bool,
@@ -177,8 +173,8 @@ fn start_call(
     maker.set_hop_count(request.headers_mut());
     let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Unavailable)?);
     let (limit, token) = (spec.limits.buffer.0, maker.token);
-    let (slot, generation, payer) = (maker.slot.clone(), maker.generation, maker.call.quota_key());
-    let told = GrpcEventTarget { slot, generation, token, payer, is_stream, limit };
+    let (instance, payer) = (maker.instance.clone(), maker.call.quota_key());
+    let told = GrpcEventTarget { instance, token, payer, is_stream, limit };
     let answer = spec.services.forward(&maker.call, &service, request);
     let (function, upstream) = (parts.name, upstream.to_owned());
     maker.spawn(guest.host_mut(), outbox, async move {
@@ -402,11 +398,8 @@ impl GrpcEventTarget {
     }
 
     async fn deliver_event(&self, event: RootGrpcEvent, is_last: bool, received: ReceivedData) {
-        if let Some(slot) = self.slot.upgrade() {
-            let event = GrpcEvent { token: self.token, payer: self.payer, event, is_last, received };
-            // An error means that the instance is gone.
-            let _ = slot.enter(CallbackTarget::Generation(self.generation), event).await;
-        }
+        let event = GrpcEvent { token: self.token, payer: self.payer, event, is_last, received };
+        self.instance.deliver(ContextEvent::Grpc(event)).await;
     }
 }
 

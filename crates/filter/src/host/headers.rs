@@ -8,11 +8,11 @@ use http::HeaderMap;
 use http::header::HeaderValue;
 
 use super::memory::memory_slice;
-use super::{FilterHost, GuestModule, HostResult, ModuleContext};
+use super::{FilterHost, GuestModule, HostResult};
 use crate::abi::{AbiVersion, HostStatus, MapType, MessageSide};
-use crate::message::{self, MessageHead};
-use crate::messages::{EarlyResponseChange, ExchangeMessages};
-use crate::stream::StreamContext;
+use crate::context::{ModuleContext, StreamContext};
+use crate::exchange::message::{self, MessageHead};
+use crate::exchange::{EarlyResponseChange, ExchangeMessages};
 
 /// A change of a map.
 #[derive(Clone, Copy)]
@@ -71,9 +71,7 @@ pub(super) fn get(
     match value {
         Some(value) => guest.return_copy(value.as_bytes(), (address, length)),
         // In 0.1.0 a missing header is not an error.
-        None if guest.host().core.module.abi == AbiVersion::V0_1_0 => {
-            guest.return_copy(b"", (address, length))
-        }
+        None if guest.host().resources.abi == AbiVersion::V0_1_0 => guest.return_copy(b"", (address, length)),
         None => Err(HostStatus::NotFound),
     }
 }

@@ -3,11 +3,11 @@
 
 use sandbox::{Caller, Engine, GuestResult, Linker};
 
+use super::shim::{self, GivingFunction};
 use super::{
     FilterHost, GuestModule, buffers, calls, foreign, grpc, headers, memory, properties, share, system, wasi,
 };
 use crate::abi::HostStatus;
-use crate::shim::{self, GivingFunction};
 
 /// Links functions of the namespace `env`, each with the types of its parameters. Functions after `async` may
 /// yield, and receive their parameters as a tuple.

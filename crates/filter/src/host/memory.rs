@@ -6,10 +6,9 @@ use bytes::{Bytes, BytesMut};
 use sandbox::{Caller, GuestResult};
 use services::coop::TURN_BYTES;
 
-use super::{FilterHost, GuestModule, HostResult};
+use super::{FilterHost, GuestModule, HostResult, shim};
 use crate::abi::HostStatus;
-use crate::observe::FilterEvent;
-use crate::shim;
+use crate::telemetry::FilterEvent;
 
 /// The capacity of the scratch buffer that is retained, in bytes.
 const MAX_KEPT_SCRATCH: usize = 64 << 10;

@@ -16,9 +16,9 @@ use services::UpstreamCallRecord;
 
 use super::{FilterHost, GuestModule, HostResult};
 use crate::abi::{HostStatus, MessageSide};
-use crate::message::{self, MessageHead};
-use crate::messages::{ExchangeMessages, FilterExchange};
-use crate::stream::StreamContext;
+use crate::context::StreamContext;
+use crate::exchange::message::{self, MessageHead};
+use crate::exchange::{ExchangeMessages, FilterExchange};
 
 /// The maximum number of properties that modules may set in an exchange, and their maximum total size.
 const MAX_PROPERTIES: usize = 256;

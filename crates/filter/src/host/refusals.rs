@@ -6,16 +6,13 @@
 //! intervals, others once per filter, host function and status, so that clients can't flood the log. Calls
 //! that were made and failed are logged like refused ones.
 
-use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{FilterHost, HostResult};
 use crate::abi::HostStatus;
-use crate::filters::lock;
-use crate::plugin::PluginSpec;
-use crate::stats::increment;
+use crate::context::PluginSpec;
+use crate::telemetry::increment;
 
 /// The interval in which refused calls of one filter and reason share one log line.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -71,36 +68,6 @@ impl CallRefusal {
             Self::NoRuntime => "start",
             Self::Memory => "memory",
         }
-    }
-}
-
-/// The refusals of a filter that have been logged. The keys are constants, so there are a few dozen at most.
-#[derive(Debug, Default)]
-pub(crate) struct RefusalLog {
-    entries: Mutex<HashMap<(&'static str, &'static str), LoggedRefusals>>,
-}
-
-#[derive(Debug)]
-struct LoggedRefusals {
-    logged_at: Instant,
-    suppressed_count: u64,
-}
-
-impl RefusalLog {
-    /// Whether to log a refusal, with the number of suppressed ones since the last logged one.
-    fn admit(&self, function: &'static str, reason: &'static str, again: Option<Duration>) -> Option<u64> {
-        let now = Instant::now();
-        let mut logged = lock(&self.entries);
-        let Some(last) = logged.get_mut(&(function, reason)) else {
-            logged.insert((function, reason), LoggedRefusals { logged_at: now, suppressed_count: 0 });
-            return Some(0);
-        };
-        if again.is_none_or(|again| now.saturating_duration_since(last.logged_at) < again) {
-            last.suppressed_count += 1;
-            return None;
-        }
-        last.logged_at = now;
-        Some(std::mem::take(&mut last.suppressed_count))
     }
 }
 

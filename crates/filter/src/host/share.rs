@@ -1,4 +1,5 @@
-//! Host functions for shared data, queues and metrics, which are implemented in `shared.rs` and `metrics.rs`.
+//! Host functions for shared data, queues and metrics, which are implemented in `shared.rs` and
+//! `telemetry/metrics.rs`.
 
 use sandbox::GuestResult;
 
@@ -17,7 +18,7 @@ pub(super) fn get_data(
 ) -> HostResult {
     guest.describe_call_text((key, of));
     let (value, version) =
-        guest.host().core.shared.get(guest.memory_bytes((key, of))?).ok_or(HostStatus::NotFound)?;
+        guest.host().resources.shared.get(guest.memory_bytes((key, of))?).ok_or(HostStatus::NotFound)?;
     guest.write_u32(cas, version)?;
     guest.return_bytes(value, (address, length))
 }
@@ -32,7 +33,7 @@ pub(super) async fn set_data(
 ) -> GuestResult<HostResult> {
     guest.describe_call_text((key, of));
     let value = guest.copy_bytes((value, length)).await?;
-    Ok(value.and_then(|value| guest.host().core.shared.set(guest.memory_bytes((key, of))?, value, cas)))
+    Ok(value.and_then(|value| guest.host().resources.shared.set(guest.memory_bytes((key, of))?, value, cas)))
 }
 
 /// `proxy_register_shared_queue`: the caller is notified of new items.
@@ -41,8 +42,8 @@ pub(super) fn register_queue(guest: &mut GuestModule<'_>, name: u32, length: u32
     guest.describe_call(|| name.clone());
     let host = guest.host();
     let root = host.effective_root().ok_or(HostStatus::BadArgument)?;
-    let consumer = QueueConsumer { slot: host.slot.clone(), generation: host.generation, root: root.id };
-    let id = host.core.filters.queues.register(&root.spec.vm_id, &name, consumer)?;
+    let consumer = QueueConsumer { instance: host.instance.clone(), root: root.id };
+    let id = host.resources.queues.register(&root.spec.vm_id, &name, consumer)?;
     guest.write_u32(to, id)
 }
 
@@ -57,7 +58,7 @@ pub(super) fn resolve_queue(
 ) -> HostResult {
     let (vm_id, name) = (guest.memory_text((vm_id, vm_id_length))?, guest.memory_text((name, length))?);
     guest.describe_call(|| format!("{vm_id}, {name}"));
-    let id = guest.host().core.filters.queues.resolve(&vm_id, &name).ok_or(HostStatus::NotFound)?;
+    let id = guest.host().resources.queues.resolve(&vm_id, &name).ok_or(HostStatus::NotFound)?;
     guest.write_u32(to, id)
 }
 
@@ -71,13 +72,13 @@ pub(super) async fn enqueue(
 ) -> GuestResult<HostResult> {
     guest.describe_call(|| queue.to_string());
     let item = guest.copy_bytes((data, length)).await?;
-    Ok(item.and_then(|item| guest.host().core.filters.queues.enqueue(queue, item)))
+    Ok(item.and_then(|item| guest.host().resources.queues.enqueue(queue, item)))
 }
 
 /// `proxy_dequeue_shared_queue`
 pub(super) fn dequeue(guest: &mut GuestModule<'_>, queue: u32, address: u32, length: u32) -> HostResult {
     guest.describe_call(|| queue.to_string());
-    let item = guest.host().core.filters.queues.dequeue(queue)?;
+    let item = guest.host().resources.queues.dequeue(queue)?;
     guest.return_bytes(item, (address, length))
 }
 
@@ -90,24 +91,24 @@ pub(super) fn define_metric(
     to: u32,
 ) -> HostResult {
     guest.describe_call_text((name, length));
-    let id = guest.host().core.filters.metrics.define(kind, guest.memory_bytes((name, length))?)?;
+    let id = guest.host().resources.metrics.define(kind, guest.memory_bytes((name, length))?)?;
     guest.write_u32(to, id)
 }
 
 /// `proxy_increment_metric`
 pub(super) fn increment_metric(guest: &mut GuestModule<'_>, metric: u32, by: u64) -> HostResult {
     guest.describe_call(|| format!("{metric}, {}", by.cast_signed()));
-    guest.host().core.filters.metrics.increment(metric, by.cast_signed())
+    guest.host().resources.metrics.increment(metric, by.cast_signed())
 }
 
 /// `proxy_record_metric`
 pub(super) fn record_metric(guest: &mut GuestModule<'_>, metric: u32, value: u64) -> HostResult {
     guest.describe_call(|| format!("{metric}, {value}"));
-    guest.host().core.filters.metrics.record(metric, value)
+    guest.host().resources.metrics.record(metric, value)
 }
 
 /// `proxy_get_metric`
 pub(super) fn get_metric(guest: &mut GuestModule<'_>, metric: u32, to: u32) -> HostResult {
-    let value = guest.host().core.filters.metrics.get(metric)?;
+    let value = guest.host().resources.metrics.get(metric)?;
     guest.write_u64(to, value)
 }

@@ -10,10 +10,10 @@ use tracing::Level;
 
 use super::{FilterHost, GuestModule, HostResult};
 use crate::abi::{HostStatus, MessageSide};
-use crate::message::{self, MessageHead};
-use crate::messages::grpc_headers;
-use crate::observe::FilterEvent;
-use crate::stream::LocalResponse;
+use crate::context::LocalResponse;
+use crate::exchange::grpc_headers;
+use crate::exchange::message::{self, MessageHead};
+use crate::telemetry::FilterEvent;
 
 /// The maximum length of a logged message in bytes.
 const LONGEST_MESSAGE: usize = 16 << 10;
@@ -92,7 +92,7 @@ pub(super) fn set_tick_period(guest: &mut GuestModule<'_>, period: u32) -> HostR
     let root = host.effective_root().ok_or(HostStatus::BadArgument)?;
     let period = if period == 0 { 0 } else { u64::from(period).max(SHORTEST_PERIOD) };
     root.period.store(period, Relaxed);
-    host.set_timer(&root);
+    root.start_timer(&host.instance);
     Ok(())
 }
 

@@ -449,7 +449,7 @@ async fn ends_the_oldest_of_too_many_lingering_streams() {
         seen.extend(bench.take_events());
         seen.iter().filter(|seen| *seen == words).count()
     };
-    let most = crate::instance::MAX_LINGERING;
+    let most = crate::vm::MAX_LINGERING;
     for _ in 0..most {
         send(&chain, get("/")).await.unwrap();
     }

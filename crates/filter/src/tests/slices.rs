@@ -372,7 +372,7 @@ async fn refuses_requests_only_while_the_queue_is_full() {
     filter.on_trap = crate::OnTrap::Open;
     let slow = bench.chain(&[filter]);
     let fast = releasing_chain(&bench, "go");
-    let most = crate::slot::MAX_WAITING;
+    let most = crate::vm::MAX_WAITING;
     let mut asked: Vec<_> = std::iter::once("/spin")
         .chain(std::iter::repeat_n("/next", most))
         .map(|path| {
@@ -412,7 +412,7 @@ async fn a_full_queue_has_room_for_other_clients() {
         asked
     };
     let spins = waiting("attacker", "/spin");
-    let most = crate::slot::MAX_WAITING;
+    let most = crate::vm::MAX_WAITING;
     let mut asked: Vec<_> = (0..most).map(|_| waiting("attacker", "/next")).collect();
     let next = waiting("neighbour", "/next");
     assert_eq!(asked.pop().unwrap().await.unwrap_err(), FilterFailure::Busy("slow".into()));

@@ -5,8 +5,7 @@ use http::HeaderMap;
 use http::header::COOKIE;
 
 use super::{protocol_name, request_size, text_bytes};
-use crate::message;
-use crate::messages::{ExchangeMessages, FilterExchange};
+use crate::exchange::{ExchangeMessages, FilterExchange, message};
 
 /// The value of a variable.
 pub(super) fn variable_value(

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::host::RefusalLog;
+use super::refusal_log::RefusalLog;
 
 /// The counters of all filters with one name.
 #[derive(Debug, Default)]

@@ -2,9 +2,9 @@
 
 use sandbox::{Instance as Guest, Store, TypedFunc, WasmParams, WasmResults};
 
+use super::instance::NotReady;
+use crate::error::FilterRefusalReason;
 use crate::host::FilterHost;
-use crate::instance::NotReady;
-use crate::refused::FilterRefusalReason;
 
 /// A callback, if the module exports it.
 pub(crate) type CallbackFunction<P, R> = Option<TypedFunc<P, R>>;

@@ -1,20 +1,19 @@
 //! The callbacks that are started from outside of an instance, each with its arguments.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use offload::QuotaKey;
 use sandbox::GuestResult;
 use services::RequestCall;
 
+use super::entry::ModuleCallback;
+use super::instance::FilterInstance;
+use super::stream::StreamGuard;
 use crate::abi::{FilterAction, MessageSide};
-use crate::entry::ModuleCallback;
-use crate::host::ReceivedData;
-use crate::instance::{FilterInstance, RootGrpcEvent};
-use crate::messages::FilterExchange;
-use crate::plugin::PluginSpec;
-use crate::stats::increment;
-use crate::stream::{StreamContext, StreamGuard};
+use crate::context::{CallResponse, ContextEvent, GrpcEvent, PluginSpec, QueueReady, StreamContext};
+use crate::exchange::FilterExchange;
+use crate::telemetry::increment;
 
 /// A new stream context together with the request's head, in one turn at the instance.
 pub(crate) struct OpenStream {
@@ -50,33 +49,6 @@ pub(crate) struct TrailersCallback {
 /// The end of a stream context.
 pub(crate) struct EndStream(pub(crate) Arc<StreamContext>);
 
-/// The response to an HTTP call.
-pub(crate) struct CallResponse {
-    pub(crate) token: u32,
-    pub(crate) payer: QuotaKey,
-    pub(crate) received: ReceivedData,
-}
-
-/// An event of a gRPC call.
-pub(crate) struct GrpcEvent {
-    pub(crate) token: u32,
-    pub(crate) payer: QuotaKey,
-    pub(crate) event: RootGrpcEvent,
-    pub(crate) is_last: bool,
-    pub(crate) received: ReceivedData,
-}
-
-/// A tick of a root context's timer.
-pub(crate) struct TimerTick(pub(crate) u32);
-
-/// A notification of an item in a queue that a root context has registered.
-pub(crate) struct QueueReady {
-    pub(crate) root: u32,
-    pub(crate) queue: u32,
-    /// Set when the callback begins, unless the root context is gone.
-    pub(crate) is_delivered: Arc<AtomicBool>,
-}
-
 /// No callback: makes sure that the instance exists and has the filter's root context.
 pub(crate) struct PrepareRoot;
 
@@ -102,6 +74,38 @@ impl ModuleCallback for OpenStream {
         let action = instance.on_headers(&stream, MessageSide::Request, self.count, self.is_end).await?;
         instance.mark_served();
         Ok((StreamGuard::new(stream), action))
+    }
+}
+
+impl ModuleCallback for ContextEvent {
+    type Output = ();
+
+    fn payer(&self) -> Option<QuotaKey> {
+        match self {
+            Self::CallResponse(response) => Some(response.payer),
+            Self::Grpc(event) => Some(event.payer),
+            Self::TimerTick(_) | Self::QueueReady(_) => None,
+        }
+    }
+
+    #[inline]
+    async fn call(self, instance: &mut FilterInstance) -> GuestResult<()> {
+        match self {
+            Self::CallResponse(CallResponse { token, received, .. }) => {
+                instance.on_call_response(token, received).await
+            }
+            Self::Grpc(GrpcEvent { token, event, is_last, received, .. }) => {
+                instance.on_grpc_event(token, event, is_last, received).await
+            }
+            Self::TimerTick(root) => instance.on_tick(root).await,
+            Self::QueueReady(QueueReady { root, queue, is_delivered }) => {
+                if !instance.has_context(root) {
+                    return Ok(());
+                }
+                is_delivered.store(true, Relaxed);
+                instance.on_queue_ready(root, queue).await
+            }
+        }
     }
 }
 
@@ -138,20 +142,6 @@ callbacks! {
         instance.on_trailers(&self.stream, self.side, self.count).await
     }, payer: self.stream.payer();
     EndStream => (): |self, instance| instance.end_stream(&self.0).await, payer: self.0.payer();
-    CallResponse => (): |self, instance| {
-        instance.on_call_response(self.token, self.received).await
-    }, payer: self.payer;
-    GrpcEvent => (): |self, instance| {
-        instance.on_grpc_event(self.token, self.event, self.is_last, self.received).await
-    }, payer: self.payer;
-    TimerTick => (): |self, instance| instance.on_tick(self.0).await;
-    QueueReady => (): |self, instance| {
-        if !instance.has_context(self.root) {
-            return Ok(());
-        }
-        self.is_delivered.store(true, Relaxed);
-        instance.on_queue_ready(self.root, self.queue).await
-    };
     PrepareRoot => (): |self, _instance| Ok(());
     StartTimer => (): |self, instance| {
         instance.start_timer(&self.0);

@@ -4,21 +4,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use bytes::Bytes;
 use services::{PermittedHosts, ServiceSet};
 
+use super::callbacks::{EndRoot, OpenStream, PrepareRoot, StartTimer};
+use super::entry::{CallbackFuture, CallbackTarget, EntryError, block_on};
+use super::instance::NotReady;
+use super::runtime::FilterRuntime;
+use super::slot::InstanceSlot;
+use super::stream::StreamGuard;
+use super::{Vm, VmKey};
 use crate::abi::FilterAction;
-use crate::callbacks::{EndRoot, OpenStream, PrepareRoot, StartTimer};
-use crate::config::{self, FilterConfig, FilterLimits, HostDialect, OnRefusal, OnTrap};
-use crate::entry::{CallbackFuture, CallbackTarget, EntryError, block_on};
-use crate::filters::FilterRuntime;
-use crate::instance::NotReady;
-use crate::messages::FilterExchange;
-use crate::refused::FilterRefusalReason;
-use crate::slot::InstanceSlot;
-use crate::stats::FilterCounters;
-use crate::stream::StreamGuard;
-use crate::vm::{Vm, VmKey};
+use crate::config::{self, FilterConfig, HostDialect};
+use crate::context::PluginSpec;
+use crate::error::FilterRefusalReason;
+use crate::exchange::FilterExchange;
 
 /// The next number for a filter that shares its instances with no other.
 static NEXT_PRIVATE_NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -27,30 +26,6 @@ static NEXT_PRIVATE_NUMBER: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct FilterPlugin {
     pub(crate) spec: Arc<PluginSpec>,
     pub(crate) vm: Arc<Vm>,
-}
-
-/// The configuration of a filter, prepared for the host.
-pub(crate) struct PluginSpec {
-    /// The number of the plugin, unique in this process.
-    pub(crate) number: u64,
-    pub(crate) name: Arc<str>,
-    pub(crate) root_id: String,
-    pub(crate) vm_id: String,
-    pub(crate) config: Bytes,
-    pub(crate) vm_config: Bytes,
-    pub(crate) dialect: HostDialect,
-    pub(crate) on_trap: OnTrap,
-    pub(crate) on_refusal: OnRefusal,
-    pub(crate) limits: FilterLimits,
-    pub(crate) services: ServiceSet,
-    /// The services that the filter may call; `None` for all.
-    pub(crate) allowed_services: Option<Vec<String>>,
-    /// The hosts that the filter may call besides services.
-    pub(crate) hosts: PermittedHosts,
-    pub(crate) stats: Arc<FilterCounters>,
-    /// Whether background activity may start, and whether it has to end.
-    pub(crate) is_started: AtomicBool,
-    pub(crate) is_ended: AtomicBool,
 }
 
 impl FilterPlugin {
@@ -173,14 +148,5 @@ impl Drop for FilterPlugin {
 impl std::fmt::Debug for FilterPlugin {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("FilterPlugin").field("name", &self.spec.name).finish_non_exhaustive()
-    }
-}
-
-impl PluginSpec {
-    /// Whether the filter may call this service.
-    pub(crate) fn can_call_service(&self, service: &str) -> bool {
-        self.allowed_services
-            .as_ref()
-            .is_none_or(|open| open.iter().any(|name| name.eq_ignore_ascii_case(service)))
     }
 }

@@ -5,8 +5,8 @@ use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery};
 use http::{Method, StatusCode, Uri, request, response};
 
+use super::spelling::WrittenNames;
 use crate::abi::HostStatus;
-use crate::spelling::WrittenNames;
 
 /// The maximum number of headers that a module may read or write at once, and that a message may have.
 pub(crate) const MAX_PAIRS: usize = 1024;

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use offload::QuotaKey;
 use offload::polls::{PollSite, watch_polls};
 use sandbox::GuestResult;
@@ -20,9 +21,9 @@ use services::RequestCall;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::instance::{FilterInstance, NotReady};
-use crate::plugin::PluginSpec;
-use crate::slot::{InstanceSlot, StateGuard};
+use super::instance::{FilterInstance, NotReady};
+use super::slot::{InstanceSlot, StateGuard};
+use crate::context::{ContextEvent, EventReceiver, PluginSpec};
 
 /// The longest sleep of a thread without a runtime before it polls again.
 const PARK_TIMEOUT: Duration = Duration::from_millis(1);
@@ -91,6 +92,12 @@ impl InstanceSlot {
             Some(Err(turn)) => CallbackFuture::begin_queued(turn, target, callback),
             None => CallbackFuture::from_error(EntryError::QueueFull),
         }
+    }
+}
+
+impl EventReceiver for InstanceSlot {
+    fn deliver(self: Arc<Self>, generation: u64, event: ContextEvent) -> BoxFuture<'static, bool> {
+        Box::pin(async move { self.enter(CallbackTarget::Generation(generation), event).await.is_ok() })
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use offload::QuotaKey;
 use sandbox::{CpuClock, GuestResult, HeavyGate, Trapped, TurnPermit};
 
-use crate::filters::lock;
+use crate::sync::lock;
 
 /// The clock of a callback.
 pub(crate) struct CallbackClock {

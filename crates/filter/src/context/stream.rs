@@ -3,7 +3,7 @@
 //! Host functions write here, from any callback. The exchange and its bodies read the state, and are woken
 //! when it changes. Locks are held briefly, and never while the module runs.
 
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
 use bytes::{Bytes, BytesMut};
@@ -11,17 +11,13 @@ use futures_util::task::AtomicWaker;
 use http::{HeaderMap, StatusCode};
 use offload::QuotaKey;
 
-use crate::abi::MessageSide;
-use crate::callbacks::EndStream;
+use super::plugin::PluginSpec;
+use crate::abi::{MessageSide, ModuleFeatures};
 use crate::config::{HostDialect, OnRefusal, OnTrap};
-use crate::entry::{CallbackFuture, CallbackTarget, EntryError, ModuleCallback};
-use crate::filters::lock;
-use crate::messages::FilterExchange;
-use crate::module::ModuleFeatures;
-use crate::plugin::PluginSpec;
-use crate::problem::FilterFailure;
-use crate::slot::InstanceSlot;
-use crate::stats::increment;
+use crate::error::FilterFailure;
+use crate::exchange::FilterExchange;
+use crate::sync::lock;
+use crate::telemetry::increment;
 
 /// A stream context.
 pub(crate) struct StreamContext {
@@ -31,64 +27,9 @@ pub(crate) struct StreamContext {
     pub(crate) spec: Arc<PluginSpec>,
     pub(crate) exchange: Arc<FilterExchange>,
     pub(crate) features: ModuleFeatures,
-    pub(crate) slot: Weak<InstanceSlot>,
-    /// The generation of the slot's instance that has this context.
-    pub(crate) generation: u64,
     pub(crate) state: Mutex<StreamState>,
     /// The wakers of the exchange, the request's body and the response's body.
     wakers: [AtomicWaker; 3],
-}
-
-/// Owns a stream of an exchange. The stream ends when it is dropped.
-pub(crate) struct StreamGuard {
-    stream: Arc<StreamContext>,
-    has_ended: bool,
-}
-
-impl std::ops::Deref for StreamGuard {
-    type Target = Arc<StreamContext>;
-
-    fn deref(&self) -> &Arc<StreamContext> {
-        &self.stream
-    }
-}
-
-impl StreamGuard {
-    pub(crate) fn new(stream: Arc<StreamContext>) -> Self {
-        Self { stream, has_ended: false }
-    }
-
-    /// Ends the stream, unless it has ended. Returns whether its callbacks ran until a tick and continue in a
-    /// task.
-    pub(crate) fn end_stream(&mut self) -> bool {
-        if std::mem::replace(&mut self.has_ended, true) {
-            return false;
-        }
-        // A service may read the request's body beyond its response.
-        self.stream.state().is_ended = true;
-        // If the instance is gone, there is nothing to notify.
-        let Some(slot) = self.stream.slot.upgrade() else { return false };
-        let stream = &self.stream;
-        let end = || EndStream(Arc::clone(stream));
-        match slot.try_lock_state() {
-            Some(mut state) if !stream.features.has_end_callbacks => {
-                state.remove_stream(stream.generation, stream.id)
-            }
-            Some(state) => {
-                let ending =
-                    CallbackFuture::begin(state, CallbackTarget::Generation(stream.generation), end());
-                return matches!(ending, CallbackFuture::Task(_));
-            }
-            None => drop(stream.enter(end())),
-        }
-        false
-    }
-}
-
-impl Drop for StreamGuard {
-    fn drop(&mut self) {
-        self.end_stream();
-    }
 }
 
 /// The futures that wait for changes of a stream.
@@ -180,29 +121,10 @@ impl StreamContext {
         spec: &Arc<PluginSpec>,
         exchange: &Arc<FilterExchange>,
         has: ModuleFeatures,
-        (slot, generation): (Weak<InstanceSlot>, u64),
     ) -> Arc<Self> {
         let (spec, exchange) = (Arc::clone(spec), Arc::clone(exchange));
         let wakers = [AtomicWaker::new(), AtomicWaker::new(), AtomicWaker::new()];
-        Arc::new(Self {
-            id,
-            root,
-            spec,
-            exchange,
-            features: has,
-            slot,
-            generation,
-            state: Mutex::default(),
-            wakers,
-        })
-    }
-
-    /// Runs a callback in the instance that has this context.
-    pub(crate) fn enter<C: ModuleCallback>(&self, callback: C) -> CallbackFuture<C::Output> {
-        match self.slot.upgrade() {
-            Some(slot) => slot.enter(CallbackTarget::Generation(self.generation), callback),
-            None => CallbackFuture::from_error(EntryError::InstanceLost),
-        }
+        Arc::new(Self { id, root, spec, exchange, features: has, state: Mutex::default(), wakers })
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, StreamState> {
@@ -362,7 +284,7 @@ impl StreamContext {
     pub(crate) fn count_written_bytes(&self, bytes: usize) -> bool {
         let mut state = self.state();
         state.written_bytes = state.written_bytes.saturating_add(bytes);
-        state.written_bytes <= crate::message::MAX_EXCHANGE_BYTES
+        state.written_bytes <= crate::exchange::message::MAX_EXCHANGE_BYTES
     }
 }
 

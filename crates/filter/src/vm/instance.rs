@@ -18,18 +18,18 @@ use sandbox::{
     WasmResults, discard_memory,
 };
 
+use super::VmCore;
+use super::exports::{HeadersExport, ModuleExports, find_export, initialise};
+use super::slot::{BackOff, InstanceSlot};
+use super::stream::StreamHandle;
 use crate::abi::{FilterAction, MessageSide};
-use crate::exports::{HeadersExport, ModuleExports, find_export, initialise};
-use crate::host::{FilterHost, ModuleContext, ReceivedData, RootContext, RootPhase};
-use crate::messages::FilterExchange;
-use crate::observe::FilterEvent;
-use crate::plugin::PluginSpec;
-use crate::refused::FilterRefusalReason;
-use crate::shim;
-use crate::slot::{BackOff, InstanceSlot};
-use crate::stats::increment;
-use crate::stream::StreamContext;
-use crate::vm::VmCore;
+use crate::context::{
+    InstanceHandle, ModuleContext, PluginSpec, ReceivedData, RootContext, RootGrpcEvent, StreamContext,
+};
+use crate::error::FilterRefusalReason;
+use crate::exchange::FilterExchange;
+use crate::host::{FilterHost, RootPhase, shim};
+use crate::telemetry::{FilterEvent, increment};
 
 /// The maximum number of streams that wait for `proxy_done` after their exchange.
 pub(crate) const MAX_LINGERING: usize = 1024;
@@ -40,6 +40,9 @@ pub(crate) struct FilterInstance {
     exports: ModuleExports,
     /// Root contexts by the number of their plugin.
     roots: HashMap<u64, u32, RandomState>,
+    core: Arc<VmCore>,
+    /// The slot and the generation of this instance.
+    place: (Weak<InstanceSlot>, u64),
 }
 
 /// The reasons for which an instance has no root context for a filter.
@@ -52,14 +55,6 @@ pub(crate) enum NotReady {
     Refused(FilterRefusalReason),
 }
 
-/// An event of a gRPC call, for its root context.
-pub(crate) enum RootGrpcEvent {
-    InitialMetadata(u32),
-    Message(u32),
-    TrailingMetadata(u32),
-    Close(u32),
-}
-
 impl FilterInstance {
     /// Creates an instance and initialises it to the point at which it needs a filter.
     pub(crate) async fn new(
@@ -68,7 +63,8 @@ impl FilterInstance {
         first: &Arc<PluginSpec>,
     ) -> Result<Self, NotReady> {
         let engine = core.module.pre.module().engine();
-        let mut store = Store::new(engine, FilterHost::new(core, place));
+        let handle = InstanceHandle::new(place.0.clone(), place.1);
+        let mut store = Store::new(engine, FilterHost::new(&core.resources, handle));
         store.limiter(|host| &mut host.memory_limit);
         store.epoch_deadline_callback(|mut context| {
             let turn = context.data_mut().clock.tick()?;
@@ -92,7 +88,7 @@ impl FilterInstance {
         initialise(&mut store, &guest).await?;
         store.data_mut().starting_spec = None;
         store.data_mut().clock.end_callback();
-        Ok(Self { store, exports, roots: HashMap::default() })
+        Ok(Self { store, exports, roots: HashMap::default(), core: Arc::clone(core), place })
     }
 
     /// Makes the next callbacks yield at the next tick. Callbacks that follow each other in one poll share
@@ -175,12 +171,11 @@ impl FilterInstance {
         &mut self,
         spec: &Arc<PluginSpec>,
         exchange: &Arc<FilterExchange>,
-    ) -> GuestResult<Arc<StreamContext>> {
+    ) -> GuestResult<StreamHandle> {
         let root = self.roots.get(&spec.number).copied().unwrap_or_default();
         let host = self.store.data_mut();
         let id = host.next_context_id();
-        let place = (host.slot.clone(), host.generation);
-        let stream = StreamContext::new((id, root), spec, exchange, host.core.module.features, place);
+        let stream = StreamContext::new((id, root), spec, exchange, self.core.module.features);
         host.insert_context(id, ModuleContext::Stream(Arc::clone(&stream)));
         let create = self.exports.on_context_create.as_ref();
         run_callback(
@@ -193,7 +188,7 @@ impl FilterInstance {
             (),
         )
         .await?;
-        Ok(stream)
+        Ok(StreamHandle::new(stream, self.place.clone()))
     }
 
     /// Delivers the head of a message; `end` if no body follows.
@@ -467,7 +462,11 @@ impl FilterInstance {
         let host = self.store.data();
         match host.memory_limit.is_over {
             true => {
-                format!("it needs more than {} bytes of memory ({})", host.core.memory, trap_text(trapped))
+                format!(
+                    "it needs more than {} bytes of memory ({})",
+                    host.resources.memory,
+                    trap_text(trapped)
+                )
             }
             false => trap_text(trapped),
         }

@@ -3,8 +3,8 @@
 
 use http::HeaderMap;
 
+use crate::exchange::message::{self, MAX_PAIRS, MessageHead};
 use crate::host::parse_property;
-use crate::message::{self, MAX_PAIRS, MessageHead};
 
 #[test]
 fn parsed_header_lists_round_trip() {

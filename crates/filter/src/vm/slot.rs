@@ -20,15 +20,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::callbacks::PrepareRoot;
-use crate::entry::{CallbackTarget, EntryError, ModuleCallback};
-use crate::filters::lock;
-use crate::instance::{FilterInstance, NotReady};
-use crate::observe::FilterEvent;
-use crate::plugin::PluginSpec;
-use crate::restarts::measure_cpu;
-use crate::stats::increment;
-use crate::vm::VmCore;
+use super::VmCore;
+use super::callbacks::PrepareRoot;
+use super::entry::{CallbackTarget, EntryError, ModuleCallback};
+use super::instance::{FilterInstance, NotReady};
+use super::restarts::measure_cpu;
+use crate::context::PluginSpec;
+use crate::sync::lock;
+use crate::telemetry::{FilterEvent, increment};
 
 /// The maximum number of requests that wait for one instance before they have a stream there.
 pub(crate) const MAX_WAITING: usize = 1024;

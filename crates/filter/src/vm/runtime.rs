@@ -4,23 +4,21 @@
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
 use offload::OffloadConfig;
 use sandbox::{EpochTicker, GuestClass, HeavyGate, InstancePre, Linker, Sandbox};
 
-use crate::host::{self, FilterHost};
-use crate::metrics::{FilterMetric, FilterMetrics};
-use crate::module::FilterModule;
-use crate::observe::FilterObserver;
-use crate::refused::FilterRefusalReason;
-use crate::restarts::RestartQuota;
+use super::module::FilterModule;
+use super::restarts::RestartQuota;
+use super::{Vm, VmKey};
+use crate::error::FilterRefusalReason;
+use crate::host::{self, FilterHost, shim};
 use crate::shared::{SharedData, SharedQueues};
-use crate::shim;
-use crate::stats::{FilterCounters, FilterStats};
-use crate::vm::{Vm, VmKey};
+use crate::sync::lock;
+use crate::telemetry::{FilterCounters, FilterMetric, FilterMetrics, FilterObserver, FilterStats};
 
 /// The runtime of all filters. There is one per process: a reload reuses it, with the data that modules
 /// share.
@@ -34,7 +32,7 @@ pub struct FilterRuntime {
     /// The maximum number of instances of a virtual machine.
     pub(crate) max_instances: NonZero<usize>,
     pub(crate) observer: Option<Arc<dyn FilterObserver>>,
-    pub(crate) metrics: FilterMetrics,
+    pub(crate) metrics: Arc<FilterMetrics>,
     modules: Mutex<HashMap<sandbox::CacheKey, Weak<FilterModule>>>,
     vms: Mutex<HashMap<VmKey, Weak<Vm>>>,
     shared: Mutex<HashMap<String, Arc<SharedData>>>,
@@ -105,7 +103,7 @@ impl FilterRuntime {
             restart_quota: RestartQuota::new(restarts),
             max_instances: threads,
             observer,
-            metrics: FilterMetrics::default(),
+            metrics: Arc::default(),
             modules: Mutex::default(),
             vms: Mutex::default(),
             shared: Mutex::default(),
@@ -185,9 +183,4 @@ impl std::fmt::Debug for FilterRuntime {
 
 fn thread_count() -> NonZero<usize> {
     available_parallelism().unwrap_or(NonZero::<usize>::MIN)
-}
-
-/// Locks a mutex whose data stays consistent even if a thread panicked.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -28,11 +28,10 @@ use services::{StreamedServiceBody, ToProblem};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use crate::abi::{FilterAction, MessageSide};
-use crate::callbacks::{BodyCallback, TrailersCallback};
-use crate::entry::CallbackFuture;
-use crate::problem::FilterFailure;
-use crate::stats::increment;
-use crate::stream::{StreamContext, StreamWaiter};
+use crate::context::StreamWaiter;
+use crate::error::FilterFailure;
+use crate::telemetry::increment;
+use crate::vm::{BodyCallback, CallbackFuture, StreamHandle, TrailersCallback};
 
 /// The time for which a response body may be held back when the request's own deadline has already passed.
 const RESPONSE_HOLD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,7 +44,7 @@ const FIRST_DELAY: Duration = Duration::from_millis(1);
 
 /// A body on its way through a filter.
 pub(crate) struct FilteredBody {
-    stream: Arc<StreamContext>,
+    stream: StreamHandle,
     side: MessageSide,
     inner: StreamedServiceBody,
     /// The bytes of a long frame that have not been taken yet.
@@ -80,13 +79,13 @@ struct ExchangeEndedError;
 
 impl FilteredBody {
     pub(crate) fn new(
-        stream: &Arc<StreamContext>,
+        stream: &StreamHandle,
         side: MessageSide,
         inner: StreamedServiceBody,
         counts_bytes: bool,
     ) -> Self {
         Self {
-            stream: Arc::clone(stream),
+            stream: stream.clone(),
             side,
             inner,
             remaining_frame: Bytes::new(),
