@@ -83,8 +83,8 @@ pub const TARGETS: &[FuzzTarget] = &[
         "fuzz::decodes_arbitrary_input_to_json_within_the_cap_without_panics",
     ),
     fuzz_target("dedup_round_trip", "dedup", "fuzz::encoded_text_decodes_to_the_original"),
-    fuzz_target("query_requests", "query", "fuzz::parses_a_request_or_blames_the_client"),
-    fuzz_target("query_modules", "query", "fuzz::checks_a_damaged_module_without_panic"),
-    fuzz_target("typescript", "query", "fuzz::strips_types_without_moving_tokens"),
+    fuzz_target("query_requests", "query", "tests::fuzz::parses_a_request_or_blames_the_client"),
+    fuzz_target("query_modules", "query", "tests::fuzz::checks_a_damaged_module_without_panic"),
+    fuzz_target("typescript", "query", "tests::fuzz::strips_types_without_moving_tokens"),
     fuzz_target("filter_headers", "filter", "tests::fuzz::parsed_header_lists_round_trip"),
 ];

@@ -1,14 +1,12 @@
-//! Query settings: a route's `query:` section, the caller's limits, and `runtime:`.
+//! Query settings: a route's `query:` section with cache modes, recordings and limits, the limits of a
+//! caller, and `runtime:`.
 
 use std::path::PathBuf;
 
 use offload::OffloadConfig;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::{BytesConfig, DurationConfig};
-
-use crate::cached::CacheMode;
-use crate::record::RecordingPolicy;
+use services::{BytesConfig, CallerId, DurationConfig};
 
 /// A route that runs query programs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -59,6 +57,69 @@ impl AllowedPrograms {
             Self::Signed => "signed",
             Self::Stored => "stored",
         }
+    }
+}
+
+/// A way of caching programs between requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheMode {
+    /// Cache the compiled code, for requests that send a token or the program's hash.
+    Code,
+    /// Keep an instance alive, for one caller.
+    Instance,
+}
+
+impl CacheMode {
+    pub(crate) const ALL: [Self; 2] = [Self::Code, Self::Instance];
+
+    /// Returns the mode with this word.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.word() == word)
+    }
+
+    /// Returns the word in the header and the config.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Code => "code",
+            Self::Instance => "instance",
+        }
+    }
+}
+
+/// The callers that may have runs of a query route recorded, and the size limit.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordingPolicy {
+    /// The callers that may record, by name; `anyone` for all. A recording contains only data that its
+    /// program could have answered with, so it reveals nothing that the caller could not query anyway.
+    #[schemars(length(min = 1))]
+    pub callers: Vec<String>,
+    /// The keys whose signed programs may be recorded, by name. Runs of programs signed by other keys, and of
+    /// stored programs, are never recorded.
+    #[serde(default)]
+    pub keys: Vec<String>,
+    /// The maximum size of a recording. A run that exceeds it ends with `recording-too-large`.
+    #[serde(default = "recording_size")]
+    pub size: BytesConfig,
+}
+
+/// The name in [`RecordingPolicy::callers`] that matches every caller.
+pub const ANYONE: &str = "anyone";
+
+impl RecordingPolicy {
+    /// Whether runs of this caller may be recorded.
+    pub(crate) fn allows_caller(&self, caller: &CallerId) -> bool {
+        self.callers.iter().any(|name| match caller {
+            _ if name == ANYONE => true,
+            CallerId::Named(caller) => **caller == **name,
+            CallerId::Subject(_) | CallerId::Anonymous => false,
+        })
+    }
+
+    /// Whether runs of programs that are unsigned or signed by `key` may be recorded.
+    pub(crate) fn allows_key(&self, key: Option<&str>) -> bool {
+        key.is_none_or(|key| self.keys.iter().any(|name| name == key))
     }
 }
 
@@ -205,6 +266,10 @@ impl Default for RuntimeConfig {
 
 fn code_mode() -> Vec<CacheMode> {
     vec![CacheMode::Code]
+}
+
+fn recording_size() -> BytesConfig {
+    BytesConfig(4 << 20)
 }
 
 fn safe_methods() -> Vec<String> {

@@ -1,4 +1,10 @@
-//! Host functions: the operations that a program can't do by computing alone.
+//! The host side of a running program: its state, and the host functions, which are the operations that a
+//! program can't do by computing alone.
+//!
+//! The program's store contains the state in `guest.rs`, with the upstream calls of `futures.rs` and the JSON
+//! documents of `documents.rs`. The host functions are in `calls.rs`, `json.rs`, `answer.rs` and here, and
+//! `values.rs` writes JSON values into a program's memory. `steps.rs` runs long functions in parts, and
+//! `recorded_arguments.rs` reads arguments for a recording.
 //!
 //! Every address and handle is untrusted: invalid ones end the run with an error, and never harm the gateway.
 //! Forbidden operations end the run as well, so that the program's author sees the reason.
@@ -6,20 +12,22 @@
 mod answer;
 mod calls;
 mod documents;
+mod futures;
+mod guest;
 mod json;
+mod recorded_arguments;
 mod steps;
 mod values;
 
-pub(crate) use documents::RunDocuments;
-pub(crate) use steps::COPY_PART_BYTES;
-
-pub(crate) use calls::{MAX_HEADERS, abi_code, head_len, header_text, max_waited_handles};
 use query_abi::{FailureKind, HOST_MODULE};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
 
-use crate::guest::{MemoryView, QueryGuest};
+pub(crate) use guest::{AnswerBuilder, ConsoleTail, QueryGuest};
+pub(crate) use steps::COPY_PART_BYTES;
+
 use crate::problem::QueryError;
+use guest::MemoryView;
 
 /// The maximum length of a request for random bytes: more than any program needs at once.
 const MAX_RANDOM_BYTES: u32 = 64 << 10;

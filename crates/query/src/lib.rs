@@ -1,58 +1,47 @@
 //! Query routes: a client sends a program, which runs beside the services and answers in one request.
 //!
-//! A request passes through these modules, in this order:
-//! `ask.rs` parses the HTTP request, `claim.rs` resolves the program and authorises its use (`owner.rs`,
-//! `cached.rs`, `token.rs`, `trust.rs`), `program.rs` checks it and compiles it once for each owner, `run.rs`
-//! runs it in an instance, fresh or from the pool in `live.rs`, with the host functions of `host.rs` and the
-//! limits, and `answer.rs` builds the HTTP response.
+//! The modules, from the lowest level to the highest; each uses only those before it:
 //!
-//! `route.rs` is the handler itself, `runtime.rs` the state that all routes share, `stored.rs` the programs
-//! that the operator deploys, `route/describe.rs` the route's own description. `problem.rs` defines the
-//! errors, `config.rs` the settings, and `limits.rs` the limits that both client and operator set. The
-//! protocol and the ABI are specified in docs/query.md and in `query-abi`.
+//! - `typescript` strips types, `config` defines the settings, `limits` the limits that both client and
+//!   operator set, and `problem` the errors.
+//! - `program` resolves the program of a request and authorises its use.
+//! - `record` writes and follows recordings of runs.
+//! - `host` is the state of a running program, with the host functions.
+//! - `runtime` is shared by all routes: it compiles programs, once for each owner, and keeps engines, cached
+//!   code and warm instances.
+//! - `exec` runs a program in an instance, or replays a recording.
+//! - `protocol` reads HTTP requests and builds the responses.
+//! - `route` is the handler, with the stored programs and the route's own description.
+//!
+//! A request passes through `protocol` (parsed), `program` (resolved), `runtime` (compiled or cached), `exec`
+//! (run) and `protocol` (answered). The protocol and the ABI are specified in docs/query.md and in
+//! `query-abi`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod answer;
-mod ask;
-mod blocked;
-mod cached;
-mod claim;
 mod config;
-mod environment;
-mod fields;
-mod futures;
-mod guest;
+mod exec;
 mod host;
-mod lanes;
 mod limits;
-mod live;
-mod owner;
 mod problem;
 mod program;
-mod random;
+mod protocol;
 mod record;
-mod replay;
 mod route;
-mod run;
 mod runtime;
-mod start;
-mod stored;
-mod token;
-mod trust;
 mod typescript;
 
 #[cfg(test)]
-mod fuzz;
+mod tests;
 
-pub use ask::ProgramLanguage;
-pub use blocked::{BlockedPrograms, ProgramsConfig};
-pub use cached::CacheMode;
-pub use config::{AllowedPrograms, CallerLimits, QueryConfig, QueryLimitsConfig, RuntimeConfig};
-pub use record::{ANYONE, RecordingError, RunRecording};
-pub use replay::{ReplayEnd, ReplayError, ReplayResult, convert_to_javascript};
-pub use route::{QueryRoute, QueryRouteContext, RouteDocuments};
-pub use runtime::{PoolUsage, QueryRuntime};
+pub use config::{
+    ANYONE, AllowedPrograms, CacheMode, CallerLimits, QueryConfig, QueryLimitsConfig, RuntimeConfig,
+};
+pub use exec::{ReplayEnd, ReplayError, ReplayResult, convert_to_javascript};
+pub use program::{
+    BlockedPrograms, KeyConfig, ProgramLanguage, ProgramsConfig, SigningKeys, TrustConfig, format_public_key,
+    is_low_s, signed_message,
+};
+pub use record::{RecordingError, RunRecording};
+pub use route::{QueryRoute, QueryRouteContext, RouteDocuments, matching_files as stored_files};
+pub use runtime::{PoolUsage, QueryRuntime, RuntimeStartError};
 pub use sandbox::HeavyGate;
-pub use start::RuntimeStartError;
-pub use stored::matching_files as stored_files;
-pub use trust::{KeyConfig, SigningKeys, TrustConfig, format_public_key, is_low_s, signed_message};

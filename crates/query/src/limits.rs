@@ -6,7 +6,6 @@ use std::time::Duration;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use crate::config::QueryLimitsConfig;
-use crate::problem::QueryError;
 
 /// A limited resource. The names are those of `ORFA-Limit`; the config has others for some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +24,17 @@ pub(crate) enum LimitKind {
 pub(crate) struct EffectiveLimit {
     pub(crate) value: u64,
     pub(crate) is_from_client: bool,
+}
+
+/// The error for a malformed `ORFA-Limit`, with its description.
+#[derive(Debug)]
+pub(crate) struct ClientLimitsError(pub(crate) String);
+
+/// The error of a run that exceeded a limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LimitExceededError {
+    pub(crate) limit: LimitKind,
+    pub(crate) effective: EffectiveLimit,
 }
 
 /// The limits of one run.
@@ -101,8 +111,8 @@ impl RunLimits {
     ///
     /// # Errors
     /// A header that is not a dictionary (RFC 9651), an unknown name, or a value that is not a whole number.
-    pub(crate) fn with_client_limits(mut self, header: &str) -> Result<Self, QueryError> {
-        let wrong = |detail: String| QueryError::Header { header: "ORFA-Limit", detail };
+    pub(crate) fn with_client_limits(mut self, header: &str) -> Result<Self, ClientLimitsError> {
+        let wrong = ClientLimitsError;
         let dictionary: Dictionary =
             Parser::new(header).parse().map_err(|error| wrong(format!("not a dictionary: {error}")))?;
         for (word, entry) in &dictionary {
@@ -146,9 +156,8 @@ impl RunLimits {
     }
 
     /// Returns the error for exceeding a limit.
-    pub(crate) fn exceeded_error(&self, limit: LimitKind) -> QueryError {
-        let EffectiveLimit { value, is_from_client: granted } = self.effective_limit(limit);
-        QueryError::Limit { limit, value, granted }
+    pub(crate) fn exceeded_error(&self, limit: LimitKind) -> LimitExceededError {
+        LimitExceededError { limit, effective: self.effective_limit(limit) }
     }
 }
 

@@ -1,21 +1,25 @@
 //! The errors of query routes, with code, status and fault of each.
 //!
 //! Wrong requests are the client's fault (4xx). Errors of a running program are the program's fault (422), so
-//! that an untrusted program never pages the operator.
+//! that an untrusted program never pages the operator. `module_refusal.rs` and `replay_stop.rs` define errors
+//! that are wrapped here, and `failed_run.rs` adds the console, calls and timing of a run.
 
-use http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+mod failed_run;
+mod module_refusal;
+mod replay_stop;
+
+use http::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 use offload::OffloadError;
 use query_abi::FailureKind;
 use serde_json::{Map, Value};
-use services::call::UpstreamCallOutcome;
-use services::{
-    DecompressError, FaultParty, GatewayOverloaded, ToProblem, UnfinishedResponse, UpstreamCallRecord,
-};
+use services::{DecompressError, FaultParty, GatewayOverloaded, ToProblem, UnfinishedResponse};
 
-use crate::limits::LimitKind;
-use crate::program::check::ModuleRefusal;
-use crate::replay::ReplayStop;
+use crate::limits::{ClientLimitsError, LimitExceededError, LimitKind};
+
+pub(crate) use failed_run::failed_run_problem;
+pub(crate) use module_refusal::ModuleRefusal;
+pub(crate) use replay_stop::ReplayStop;
 
 /// An error of a query request.
 #[derive(Debug, thiserror::Error)]
@@ -156,6 +160,18 @@ impl QueryError {
                 | Self::TokenRevoked
                 | Self::ProgramUnknown(_)
         )
+    }
+}
+
+impl From<ClientLimitsError> for QueryError {
+    fn from(ClientLimitsError(detail): ClientLimitsError) -> Self {
+        Self::Header { header: "ORFA-Limit", detail }
+    }
+}
+
+impl From<LimitExceededError> for QueryError {
+    fn from(LimitExceededError { limit, effective }: LimitExceededError) -> Self {
+        Self::Limit { limit, value: effective.value, granted: effective.is_from_client }
     }
 }
 
@@ -396,79 +412,4 @@ fn failure_code(kind: FailureKind) -> &'static str {
         FailureKind::BadAnswer => "program-bad-answer",
         FailureKind::Memory => "limit-memory",
     }
-}
-
-/// The error of a failed run, with its calls, console output and timing.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub(crate) struct FailedRun {
-    error: QueryError,
-    members: Map<String, Value>,
-    headers: HeaderMap,
-}
-
-impl ToProblem for FailedRun {
-    fn code(&self) -> &'static str {
-        self.error.code()
-    }
-
-    fn status(&self) -> StatusCode {
-        self.error.status()
-    }
-
-    fn fault(&self) -> FaultParty {
-        self.error.fault()
-    }
-
-    fn hint(&self) -> String {
-        self.error.hint()
-    }
-
-    fn members(&self) -> Map<String, Value> {
-        let mut members = self.error.members();
-        members.extend(self.members.clone());
-        members
-    }
-
-    fn headers(&self) -> HeaderMap {
-        let mut headers = self.error.headers();
-        headers.extend(self.headers.clone());
-        headers
-    }
-}
-
-/// Builds the problem of a failed run.
-pub(crate) fn failed_run_problem(
-    error: QueryError,
-    timing: &str,
-    console: String,
-    made: &[UpstreamCallRecord],
-) -> FailedRun {
-    let calls: Vec<Value> = made.iter().filter(|made| is_listed_call(made)).map(call_to_json).collect();
-    let members = Map::from_iter([("calls".into(), calls.into()), ("console".into(), console.into())]);
-    let timing = HeaderValue::from_str(timing).ok();
-    let headers =
-        timing.map(|timing| (HeaderName::from_static("server-timing"), timing)).into_iter().collect();
-    FailedRun { error, members, headers }
-}
-
-/// Whether a problem lists this call: unsafe calls, since they may have changed something, and failed ones.
-fn is_listed_call(made: &UpstreamCallRecord) -> bool {
-    !made.method.is_safe() || !matches!(made.outcome, UpstreamCallOutcome::Status(..400))
-}
-
-fn call_to_json(made: &UpstreamCallRecord) -> Value {
-    let status = match made.outcome {
-        UpstreamCallOutcome::NotSent => "not sent".into(),
-        UpstreamCallOutcome::NoAnswer => "no answer".into(),
-        UpstreamCallOutcome::Status(status) => Value::from(status),
-    };
-    serde_json::json!({
-        "service": &*made.service, "method": made.method.as_str(), "path": truncate_chars(&made.path, 512), "status": status,
-    })
-}
-
-/// Returns the Content-Type of a program, for messages.
-pub(crate) fn content_type(headers: &HeaderMap) -> Option<&str> {
-    headers.get(CONTENT_TYPE)?.to_str().ok()
 }

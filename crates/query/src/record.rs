@@ -3,14 +3,17 @@
 //! It contains nothing that the program could not see: requests are recorded as the program made them, before
 //! the gateway adds headers from the config and from the client, and responses as the program could read
 //! them. A response is recorded once, even if it was read several times. The format is specified in
-//! docs/debugging.md; it is read by `replay.rs` and by the mocks in `sdk/`.
+//! docs/debugging.md; it is read by replays and by the mocks in `sdk/`.
 //!
-//! `recorder.rs` writes recordings, `tape.rs` is the interface to the host functions, and `data.rs` encodes
-//! bytes.
+//! `recorder.rs` writes a recording, and `replay_state.rs` follows one during a replay. `host_call_mode.rs`
+//! is their interface to the host functions. `recorded_bytes.rs` encodes bytes, and `response_format.rs`
+//! defines how programs see upstream responses.
 
-mod data;
+mod host_call_mode;
+mod recorded_bytes;
 mod recorder;
-mod tape;
+mod replay_state;
+mod response_format;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,14 +22,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::claim::ResolvedProgram;
-use crate::program::CompiledProgram;
-use crate::stored::to_hex;
+use crate::program::{ResolvedProgram, to_hex};
 
-pub(crate) use data::RecordedBytes;
-pub use recorder::ANYONE;
-pub(crate) use recorder::{RecordingPolicy, RunRecorder};
-pub(crate) use tape::{HostCallMode, note_bytes};
+pub(crate) use host_call_mode::{HostCallMode, note_bytes};
+pub(crate) use recorded_bytes::RecordedBytes;
+pub(crate) use recorder::RunRecorder;
+pub(crate) use replay_state::ReplayState;
+pub(crate) use response_format::{abi_code, header_len, header_text};
 
 /// The version of the format. Changes with incompatible revisions.
 const VERSION: u64 = 1;
@@ -133,11 +135,11 @@ pub enum RecordingError {
 }
 
 impl ProgramFacts {
-    pub(crate) fn from_program(claim: &ResolvedProgram, program: &CompiledProgram) -> Self {
+    pub(crate) fn from_program(claim: &ResolvedProgram, environment: Option<&str>) -> Self {
         Self {
             media_type: claim.language.media_type().to_owned(),
             sha256: to_hex(&claim.hash),
-            environment: program.environment().map(str::to_owned),
+            environment: environment.map(str::to_owned),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The handler of query routes: the services and programs of a route, and the steps of a request.
 
 mod describe;
+mod stored;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -11,29 +12,31 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response};
+use http::{HeaderMap, Request, Response};
 use offload::{JobContext, JobRequest, QuotaKey};
 use services::{
     CallerId, ConfigProblem, DecoderPool, FaultParty, RequestCall, RequestReport, ServiceSet,
     StreamedServiceBody, ToProblem, UnfinishedResponse, UpstreamCallRecord, timeout_at,
 };
 
-use crate::answer::{self, PhaseTimes};
-use crate::ask::{METHODS, ProgramSource, QueryRequest};
-use crate::blocked::BlockedPrograms;
-use crate::cached::{self, CacheMode, CacheModeResult};
-use crate::claim::{ProgramResolver, ResolvedProgram};
-use crate::config::{AllowedPrograms, CallerLimits, QueryConfig};
-use crate::guest::{AnswerBuilder, CallPermissions, QueryGuest};
+use crate::config::{AllowedPrograms, CacheMode, CallerLimits, QueryConfig};
+use crate::exec::{ExecutionSlot, RunResult, new_budget, run};
+use crate::host::{AnswerBuilder, QueryGuest};
 use crate::limits::{LimitKind, RunLimits};
 use crate::problem::{QueryError, failed_run_problem};
-use crate::program::CompiledProgram;
+use crate::program::{
+    BlockedPrograms, CallPermissions, ProgramResolver, ProgramSource, ResolvedProgram, SigningKeys,
+};
+use crate::protocol::{
+    CACHE_HEADER, CacheModeResult, METHODS, PhaseTimes, QueryRequest, build_response, cache_response_header,
+    make_private, server_timing, vary_header,
+};
 use crate::record::{HostCallMode, ProgramFacts, RunRecorder};
-use crate::run::{self, ExecutionSlot, RunResult, run};
-use crate::runtime::{CachedProgram, QueryRuntime};
-use crate::stored::StoredPrograms;
-use crate::trust::SigningKeys;
+use crate::runtime::{CachedProgram, CompiledProgram, QueryRuntime};
 use describe::DescriptionPages;
+use stored::StoredPrograms;
+
+pub use stored::matching_files;
 
 /// The services' OpenAPI documents, by service name.
 pub type RouteDocuments = BTreeMap<String, Arc<openapi::OpenApiDocument>>;
@@ -98,7 +101,7 @@ impl QueryRoute {
     pub fn new(config: &QueryConfig, ground: &QueryRouteContext<'_>) -> Result<Self, Vec<ConfigProblem>> {
         let QueryRouteContext { path, services, documents, runtime, trusted, blocked, .. } = *ground;
         let mut problems = Vec::new();
-        let access = build_access(config, services, &mut problems);
+        let access = CallPermissions::from_config(config, services, &mut problems);
         if config.limits.memory.0 > runtime.memory {
             let message = "this is more than `runtime.memory`, the largest memory of any program";
             problems.push(config_problem(
@@ -206,7 +209,7 @@ impl QueryRoute {
         } = ready;
         let program = &program.program;
         let is_named = seen.caller != CallerId::Anonymous;
-        let budget = Arc::new(run::new_budget(limits, started));
+        let budget = Arc::new(new_budget(limits, started));
         // A replay would lack the state that an instance keeps from earlier runs.
         let may_live =
             |claim: &&ResolvedProgram| claim.mode == Some(CacheMode::Instance) && !ask.wants_recording;
@@ -244,7 +247,7 @@ impl QueryRoute {
         });
         let mut response = answer?;
         if is_named || is_reused {
-            answer::make_private(response.headers_mut());
+            make_private(response.headers_mut());
         }
         if let Some(claim) = claim {
             let done = match compiled {
@@ -255,8 +258,8 @@ impl QueryRoute {
             let token = claim.new_token(&self.runtime.sealer)?;
             let gateway = claim.is_program_sent.then(|| self.runtime.sealer.gateway());
             let told =
-                claim.mode.and_then(|mode| cached::response_header(mode, done, token.as_deref(), gateway));
-            response.headers_mut().extend(told.map(|told| (cached::CACHE_HEADER, told)));
+                claim.mode.and_then(|mode| cache_response_header(mode, done, token.as_deref(), gateway));
+            response.headers_mut().extend(told.map(|told| (CACHE_HEADER, told)));
         }
         Ok(response)
     }
@@ -282,7 +285,7 @@ impl QueryRoute {
             estimate: RECORDING_BYTE.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX)),
             deadline: Instant::now() + RECORDING_TIME,
         };
-        let finish = move |_: &JobContext| recorder.finish(failed, &answer);
+        let finish = move |_: &JobContext| recorder.finish(failed.unwrap_or_else(|| answer.to_run_end()));
         let document = self.runtime.offload().run_paced(request, finish).await;
         match document.unwrap_or(Err(UnfinishedResponse.into())) {
             Ok(document) => {
@@ -397,10 +400,15 @@ impl QueryRoute {
         }
         let recordings = self.config.recordings.as_ref().ok_or(QueryError::RecordingOff)?;
         let key = claim.map(|claim| claim.signer.as_ref().map(|key| &*key.name));
-        recordings.check_allowed(caller, key.ok_or(QueryError::RecordingProgram)?)
+        let key = key.ok_or(QueryError::RecordingProgram)?;
+        match (recordings.allows_caller(caller), recordings.allows_key(key)) {
+            (true, true) => Ok(()),
+            (true, false) => Err(QueryError::RecordingProgram),
+            (false, _) => Err(QueryError::RecordingCaller),
+        }
     }
 
-    /// Returns the tape of a run: a recorder if the run is recorded.
+    /// Returns the mode of a run's host calls: with a recorder if the run is recorded.
     fn new_tape(
         &self,
         ask: &QueryRequest,
@@ -411,10 +419,10 @@ impl QueryRoute {
     ) -> HostCallMode {
         match (claim, self.config.recordings.as_ref().filter(|_| ask.wants_recording)) {
             (Some(claim), Some(recordings)) => {
-                let facts = ProgramFacts::from_program(claim, program);
+                let facts = ProgramFacts::from_program(claim, program.environment());
                 HostCallMode::Recording(Box::new(RunRecorder::new(
                     facts,
-                    ask,
+                    (&ask.input, ask.safe_only),
                     access,
                     limits,
                     recordings.size.0,
@@ -444,14 +452,16 @@ impl QueryRoute {
 /// Returns the result, or the deadline's error if it was not ready in time.
 fn within_deadline<T>(done: Option<Result<T, QueryError>>, caps: &RunLimits) -> Result<T, QueryError> {
     match done {
-        None | Some(Err(QueryError::DeadlineExceeded)) => Err(caps.exceeded_error(LimitKind::Deadline)),
+        None | Some(Err(QueryError::DeadlineExceeded)) => {
+            Err(caps.exceeded_error(LimitKind::Deadline).into())
+        }
         Some(result) => result,
     }
 }
 
 /// Returns the effective limits: the operator's, lowered to the client's.
 fn effective_limits(caps: RunLimits, ask: &QueryRequest) -> Result<RunLimits, QueryError> {
-    ask.client_limits.as_ref().map_or(Ok(caps), |text| caps.with_client_limits(text))
+    ask.client_limits.as_ref().map_or(Ok(caps), |text| Ok(caps.with_client_limits(text)?))
 }
 
 fn finish_response(
@@ -460,54 +470,12 @@ fn finish_response(
     times: &PhaseTimes,
     made: &[UpstreamCallRecord],
 ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-    let timing = answer::server_timing(times, made);
+    let timing = server_timing(times, made);
     if let Err(error) = ended.result {
         return Err(failed_run_problem(error, &timing, ended.console.into_text(), made).into());
     }
-    let vary = answer::vary_header(access, made);
-    Ok(answer::build_response(ended.answer, timing, vary))
-}
-
-pub(crate) fn build_access(
-    config: &QueryConfig,
-    services: &ServiceSet,
-    problems: &mut Vec<ConfigProblem>,
-) -> CallPermissions {
-    let mut known = HashMap::new();
-    for (index, name) in config.services.iter().enumerate() {
-        match services.get(name) {
-            Some(service) => drop(known.insert(name.to_ascii_lowercase(), service.clone())),
-            None => {
-                let message = format!("there is no service `{name}`");
-                problems.push(config_problem(
-                    &format!("/services/{index}"),
-                    message,
-                    "name it under `services:` first",
-                ));
-            }
-        }
-    }
-    CallPermissions::new(known, services.clone(), parse_methods(config, problems))
-}
-
-fn parse_methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Method> {
-    let mut methods = Vec::new();
-    for (index, name) in config.methods.iter().enumerate() {
-        let method = Method::from_bytes(name.as_bytes()).ok();
-        let upper = name.bytes().all(|byte| byte.is_ascii_uppercase());
-        match method.filter(|method| upper && *method != Method::CONNECT && *method != Method::TRACE) {
-            Some(method) => methods.push(method),
-            None => {
-                let message = format!("`{name}` is not a method that programs may use");
-                problems.push(config_problem(
-                    &format!("/methods/{index}"),
-                    message,
-                    "write GET, POST or another HTTP method",
-                ));
-            }
-        }
-    }
-    methods
+    let vary = vary_header(access, made);
+    Ok(build_response(ended.answer, timing, vary))
 }
 
 fn config_problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {

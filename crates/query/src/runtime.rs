@@ -1,7 +1,21 @@
-//! The runtime that all query routes share.
+//! The runtime that all query routes share: it compiles programs, caches them and keeps instances for them.
+//!
+//! `engine_shards.rs` reserves the engines and instance pools, and `environment.rs` loads the environments
+//! into them. `compile.rs` compiles programs into the form of `compiled_program.rs`, and `program_cache.rs`
+//! caches them. `instantiate.rs` creates their instances, and `warm_instances.rs` keeps instances between
+//! requests. `start_error.rs` defines the errors of the runtime's start.
+
+mod compile;
+mod compiled_program;
+mod engine_shards;
+mod environment;
+mod instantiate;
+mod program_cache;
+mod start_error;
+mod warm_instances;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -9,22 +23,23 @@ use offload::polls::{PollSite, watch_polls};
 use offload::{
     CpuClock, FairPermit, FairSemaphore, JobContext, JobRequest, OffloadPool, QuotaBook, QuotaKey,
 };
-use query_abi::ENVIRONMENT_C;
-use sandbox::{
-    CacheKey, CacheStats, DiskCache, DiskEntryContent, DiskEntryLabel, DiskEntryName, EpochTicker, HeavyGate,
-    ItemCache, Module, RunQueue, Sandbox,
-};
+use sandbox::{CacheKey, CacheStats, DiskCache, DiskEntryName, EpochTicker, HeavyGate, RunQueue};
 use sha2::{Digest, Sha256};
 
-use crate::ask::ProgramLanguage;
-use crate::claim::ResolvedProgram;
 use crate::config::RuntimeConfig;
-use crate::lanes::{self, EngineShards};
-use crate::live::WarmInstancePool;
 use crate::problem::QueryError;
-use crate::program::{self, CompiledProgram, check};
-use crate::start::RuntimeStartError;
-use crate::token::TokenSealer;
+use crate::program::{ProgramLanguage, ResolvedProgram, TokenSealer};
+use compile::{code_size, compile, estimate_cost};
+use compiled_program::link_imports;
+use engine_shards::EngineShards;
+use program_cache::ProgramCache;
+use warm_instances::WarmInstancePool;
+
+pub(crate) use compiled_program::{CompiledProgram, to_javascript};
+pub(crate) use instantiate::{EntryPoints, instantiate};
+pub(crate) use program_cache::CachedProgram;
+pub use start_error::RuntimeStartError;
+pub(crate) use warm_instances::{WarmInstance, WarmInstanceState, has_outgrown};
 
 /// The longest module whose compile time is estimated inline, in bytes. A local that is set takes two of
 /// them, and up to a tenth of a microsecond for each loop around it.
@@ -41,8 +56,7 @@ pub struct QueryRuntime {
     instance_slots: [FairSemaphore; 3],
     pub(crate) warm_instances: WarmInstancePool,
     pub(crate) sealer: TokenSealer,
-    cache: ItemCache<Arc<CachedProgram>>,
-    disk: Option<DiskCache>,
+    cache: ProgramCache,
     offload: OffloadPool,
     /// The quota for invalid signatures.
     pub(crate) signatures: QuotaBook,
@@ -71,25 +85,27 @@ impl QueryRuntime {
         let memory = usize::try_from(config.memory.0).unwrap_or(usize::MAX);
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let limit = sandbox::memory_limit();
-        let wanted = config.instances.unwrap_or_else(|| lanes::default_instances(limit));
-        let lanes =
-            EngineShards::reserve(lanes::default_shard_count(threads, wanted, limit), wanted, memory)?;
-        let instances = lanes.instances;
-        let ticker = EpochTicker::start(&lanes.engines())?;
+        let wanted = config.instances.unwrap_or_else(|| engine_shards::default_instances(limit));
+        let shards = EngineShards::reserve(
+            engine_shards::default_shard_count(threads, wanted, limit),
+            wanted,
+            memory,
+        )?;
+        let instances = shards.instances;
+        let ticker = EpochTicker::start(&shards.engines())?;
         let secret = load_secret(config)?;
         let folder = config.cache_dir.as_ref();
         let disk =
             folder.map(|folder| DiskCache::open(folder, &secret, config.cache_dir_size.0)).transpose()?;
         Ok(Arc::new(Self {
-            shards: lanes,
+            shards,
             ticker,
             gate: HeavyGate::new(threads),
             run_queue: RunQueue::new(threads),
             instance_slots: [(); 3].map(|()| FairSemaphore::with_reserve(instances as usize)),
             warm_instances: WarmInstancePool::new(instances),
             sealer: TokenSealer::new(&secret),
-            cache: ItemCache::new(usize::try_from(config.cache.0).unwrap_or(usize::MAX)),
-            disk,
+            cache: ProgramCache::new(config.cache.0, disk),
             offload,
             signatures: QuotaBook::new(config.compile_time.0),
             compile_nanos: AtomicU64::new(0),
@@ -119,7 +135,7 @@ impl QueryRuntime {
     /// Returns statistics of the cache of compiled programs.
     #[must_use]
     pub fn cache_stats(&self) -> CacheStats {
-        self.cache.stats()
+        self.cache.memory.stats()
     }
 
     /// Returns the number of warm instances.
@@ -154,7 +170,7 @@ impl QueryRuntime {
     /// shard; the copy's size is added to the cache entry under `key`.
     pub(crate) fn pick_shard(self: &Arc<Self>, program: &CompiledProgram, key: Option<CacheKey>) -> usize {
         let own = self.shards.local_shard();
-        let (lane, is_wanted) = program.shard_to_run(own);
+        let (shard, is_wanted) = program.shard_to_run(own);
         if is_wanted {
             let (runtime, program) = (Arc::clone(self), program.clone());
             let replicating = async move {
@@ -174,26 +190,26 @@ impl QueryRuntime {
             };
             tokio::spawn(watch_polls(PollSite::Query, replicating));
         }
-        lane
+        shard
     }
 
     /// Replicates a program to another shard.
     fn replicate_to(&self, at: usize, program: &CompiledProgram, key: Option<CacheKey>) {
-        let lane = self.shards.shard(at);
+        let shard = self.shards.shard(at);
         let Some(module) = program.module() else { return };
         let is_taken = match program {
             CompiledProgram::C(compiled) => {
-                let again = lane.c.sandbox.copy_module(module);
-                let linked = again.and_then(|module| program::link_imports(&lane.c, module).ok());
+                let again = shard.c.sandbox.copy_module(module);
+                let linked = again.and_then(|module| link_imports(&shard.c, module).ok());
                 linked.is_some_and(|program| compiled.replicate_to(at, program))
             }
             CompiledProgram::Plain(compiled) => {
-                lane.plain.0.copy_module(module).is_some_and(|module| compiled.replicate_to(at, module))
+                shard.plain.0.copy_module(module).is_some_and(|module| compiled.replicate_to(at, module))
             }
             CompiledProgram::Javascript(_) => false,
         };
         if let Some(key) = key.filter(|_| is_taken) {
-            self.cache.add_weight(key, code_size(module));
+            self.cache.memory.add_weight(key, code_size(module));
         }
     }
 
@@ -217,7 +233,7 @@ impl QueryRuntime {
         now: Instant,
         deadline: Instant,
     ) -> Result<(Arc<CachedProgram>, Option<Duration>), QueryError> {
-        if let Some(known) = self.cache.get(claim.key, now) {
+        if let Some(known) = self.cache.memory.get(claim.key, now) {
             self.persist_if_requested(claim, &known).await;
             return Ok((known, None));
         }
@@ -258,18 +274,20 @@ impl QueryRuntime {
             compiled = true;
             self.compile_in_pool(order).await
         };
-        let known = self.cache.get_or_make(name.key, name.owner, make).await?;
+        let known = self.cache.memory.get_or_make(name.key, name.owner, make).await?;
         Ok((known, compiled))
     }
 
     /// Loads a program that was compiled by an earlier process from the disk cache.
     async fn restore_in_pool(self: &Arc<Self>, order: &ProgramLoad) -> Option<(Arc<CachedProgram>, usize)> {
-        self.disk.as_ref()?;
-        let (runtime, name, lane) = (Arc::clone(self), order.name, order.shard);
+        if !self.cache.has_disk() {
+            return None;
+        }
+        let (runtime, name, shard) = (Arc::clone(self), order.name, order.shard);
         let request = order.job_request("restore", order.payer.exempt(), Duration::ZERO);
         let restore = move |_: &JobContext| {
-            let restored = runtime.restore_from_disk(&name, lane);
-            runtime.cache.make_room(name.owner, restored.as_ref().map_or(0, |(_, weight)| *weight));
+            let restored = runtime.cache.restore_from_disk(&runtime.shards, &name, shard);
+            runtime.cache.memory.make_room(name.owner, restored.as_ref().map_or(0, |(_, weight)| *weight));
             restored
         };
         self.offload.run_long(request, restore).await.ok()?
@@ -278,10 +296,10 @@ impl QueryRuntime {
     /// Writes a program to the disk cache if this request asks for caching and the one that compiled it did
     /// not.
     async fn persist_if_requested(self: &Arc<Self>, claim: &ResolvedProgram, known: &Arc<CachedProgram>) {
-        if claim.mode.is_some() && self.disk.is_some() && !known.is_persistent.load(Relaxed) {
+        if claim.mode.is_some() && self.cache.has_disk() && !known.is_persistent.load(Relaxed) {
             let (runtime, known, name) = (Arc::clone(self), Arc::clone(known), claim.disk_name());
             // A failed write only means that the program is not cached on disk.
-            let _ = tokio::task::spawn_blocking(move || runtime.write_to_disk(&name, &known)).await;
+            let _ = tokio::task::spawn_blocking(move || runtime.cache.write_to_disk(&name, &known)).await;
         }
     }
 
@@ -298,22 +316,22 @@ impl QueryRuntime {
         })?;
         let request = order.job_request("compile", order.payer, estimate);
         let job = move |job: &JobContext| {
-            let ProgramLoad { name, shard: lane, language, is_kept, sent_bytes: sent, .. } = order;
+            let ProgramLoad { name, shard, language, is_kept, sent_bytes: sent, .. } = order;
             let bytes = sent.unwrap_or_default();
             let clock = CpuClock::now();
             let mut elsewhere = Duration::ZERO;
-            let made = runtime.compile(lane, language, &bytes, |took| elsewhere = took);
+            let made = compile(&runtime.shards, shard, language, &bytes, |took| elsewhere = took);
             job.add_cpu(elsewhere);
             let took = clock.elapsed() + elsewhere;
             runtime.compile_nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
             let made =
                 made.map(|(program, weight)| (CachedProgram::new(program, program_size(&bytes)), weight));
             if let (Ok((known, _)), true) = (&made, is_kept) {
-                runtime.write_to_disk(&name, known);
+                runtime.cache.write_to_disk(&name, known);
             }
-            runtime.cache.make_room(name.owner, made.as_ref().map_or(0, |(_, weight)| *weight));
+            runtime.cache.memory.make_room(name.owner, made.as_ref().map_or(0, |(_, weight)| *weight));
             if let (Ok((known, weight)), true) = (&made, job.is_cancelled()) {
-                runtime.cache.put(name.key, name.owner, Arc::clone(known), *weight);
+                runtime.cache.memory.put(name.key, name.owner, Arc::clone(known), *weight);
             }
             made
         };
@@ -338,100 +356,10 @@ impl QueryRuntime {
     ) -> Result<Arc<CachedProgram>, QueryError> {
         let started = Instant::now();
         // Shards are assigned to request threads, and this thread is not one of them.
-        let made = self.compile(0, language, bytes, drop);
+        let made = compile(&self.shards, 0, language, bytes, drop);
         let took = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.compile_nanos.fetch_add(took, Relaxed);
         made.map(|(program, _)| CachedProgram::new(program, program_size(bytes)))
-    }
-
-    /// Checks and compiles a program. Passes the CPU time of other threads to `elsewhere`.
-    fn compile(
-        &self,
-        home: usize,
-        language: ProgramLanguage,
-        bytes: &[u8],
-        elsewhere: impl FnOnce(Duration),
-    ) -> Result<(CompiledProgram, usize), QueryError> {
-        if language != ProgramLanguage::Wasm {
-            return Ok(with_weight(CompiledProgram::Javascript(program::to_javascript(
-                language, bytes, elsewhere,
-            )?)));
-        }
-        let lane = self.shards.shard(home);
-        let facts = check::check_module(bytes, &|name| lane.c.export(name).is_some())?;
-        let sandbox = if facts.uses_environment { &lane.c.sandbox } else { &lane.plain.0 };
-        let module = sandbox.compile_untrusted(bytes, facts.uses_environment.then_some(ENVIRONMENT_C));
-        let module = module.map_err(|error| check::ModuleRefusal::Malformed(error.to_string()))?;
-        if facts.uses_environment {
-            let program = program::link_imports(&lane.c, module)?;
-            return Ok(with_weight(CompiledProgram::C(self.shards.wrap_compiled(home, program))));
-        }
-        Ok(with_weight(CompiledProgram::Plain(self.shards.wrap_compiled(home, module))))
-    }
-
-    /// Writes a program to the disk cache. The label's tag is its class.
-    fn write_to_disk(&self, name: &DiskEntryName, known: &CachedProgram) {
-        let Some(disk) = self.disk.as_ref().filter(|_| !known.is_persistent.swap(true, Relaxed)) else {
-            return;
-        };
-        let content = match &known.program {
-            CompiledProgram::Javascript(source) => DiskEntryContent::Text(source.as_bytes()),
-            compiled => match compiled.module() {
-                Some(module) => DiskEntryContent::Code(module),
-                None => return,
-            },
-        };
-        let label = DiskEntryLabel { tag: known.program.class_index(), size: known.size };
-        disk.write(name, label, content, |key| self.cache.last_used(key));
-    }
-
-    /// Reads a program from the disk cache. Entries that can't be loaded, such as those of another engine
-    /// version, are removed.
-    fn restore_from_disk(&self, name: &DiskEntryName, home: usize) -> Option<(Arc<CachedProgram>, usize)> {
-        let disk = self.disk.as_ref()?;
-        let kept = disk.read(name)?;
-        let lane = self.shards.shard(home);
-        let module = |sandbox: &Sandbox| sandbox.restore(&kept);
-        let DiskEntryLabel { tag, size } = kept.label();
-        let program = match tag {
-            C_TAG => module(&lane.c.sandbox)
-                .and_then(|module| program::link_imports(&lane.c, module).ok())
-                .map(|program| CompiledProgram::C(self.shards.wrap_compiled(home, program))),
-            JAVASCRIPT_TAG => std::str::from_utf8(kept.bytes())
-                .ok()
-                .map(|source| CompiledProgram::Javascript(source.into())),
-            PLAIN_TAG => module(&lane.plain.0)
-                .map(|module| CompiledProgram::Plain(self.shards.wrap_compiled(home, module))),
-            _ => None,
-        };
-        if program.is_none() {
-            disk.remove(name);
-        }
-        let (program, weight) = program.map(with_weight)?;
-        let known = CachedProgram::new(program, size);
-        known.is_persistent.store(true, Relaxed);
-        Some((known, weight))
-    }
-}
-
-/// A cached program.
-pub(crate) struct CachedProgram {
-    pub(crate) program: CompiledProgram,
-    /// The size of the program as it was sent, in bytes.
-    size: u32,
-    /// Whether the program is in the disk cache, or being written to it.
-    is_persistent: AtomicBool,
-}
-
-impl CachedProgram {
-    fn new(program: CompiledProgram, size: u32) -> Arc<Self> {
-        Arc::new(Self { program, size, is_persistent: AtomicBool::default() })
-    }
-
-    /// Checks the size against a route's limit, which may differ from that of the route that cached it.
-    pub(crate) fn check_size(&self, limit: u64) -> Result<(), QueryError> {
-        let size = self.size as usize;
-        if size as u64 > limit { Err(QueryError::ProgramSize { size, limit }) } else { Ok(()) }
     }
 }
 
@@ -457,42 +385,9 @@ impl ProgramLoad {
     }
 }
 
-/// Estimates the CPU time to compile a program.
-fn estimate_cost(language: ProgramLanguage, program: &[u8]) -> Result<Duration, check::ModuleRefusal> {
-    match language {
-        ProgramLanguage::Wasm => check::estimate_compile_cost(program),
-        ProgramLanguage::Typescript => {
-            let bytes = u32::try_from(program.len()).unwrap_or(u32::MAX);
-            Ok(Duration::from_nanos(500).saturating_mul(bytes))
-        }
-        ProgramLanguage::Javascript => Ok(Duration::ZERO),
-    }
-}
-
 /// Returns the size of the program as it was sent.
 fn program_size(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
-}
-
-/// The tags of the classes in the disk cache.
-const C_TAG: u8 = 0;
-const JAVASCRIPT_TAG: u8 = 1;
-const PLAIN_TAG: u8 = 2;
-
-/// Returns a program with its weight in the cache: its code and a fixed overhead.
-fn with_weight(program: CompiledProgram) -> (CompiledProgram, usize) {
-    const OVERHEAD: usize = 1024;
-    let weight = match &program {
-        CompiledProgram::Javascript(source) => source.len(),
-        compiled => compiled.module().map_or(0, code_size),
-    };
-    (program, weight + OVERHEAD)
-}
-
-/// Returns the size of a module's code in bytes.
-fn code_size(module: &Module) -> usize {
-    let image = module.image_range();
-    image.end as usize - image.start as usize
 }
 
 /// Returns the secret that seals tokens and signs files in the disk cache: from the config, from the folder,
@@ -528,15 +423,15 @@ mod tests {
         .unwrap();
         let bytes = wat::parse_str(PLAIN_PROGRAM).unwrap();
         let make = || async {
-            let made = runtime.compile(0, ProgramLanguage::Wasm, &bytes, drop);
+            let made = compile(&runtime.shards, 0, ProgramLanguage::Wasm, &bytes, drop);
             made.map(|(program, weight)| (CachedProgram::new(program, 0), weight))
         };
-        let program = &runtime.cache.get_or_make([1; 32], 0, make).await.unwrap().program;
-        for lane in 1..runtime.shards.engines().len() / 3 {
-            assert_eq!(program.shard_to_run(lane).0, 0);
+        let program = &runtime.cache.memory.get_or_make([1; 32], 0, make).await.unwrap().program;
+        for shard in 1..runtime.shards.engines().len() / 3 {
+            assert_eq!(program.shard_to_run(shard).0, 0);
             let before = runtime.cache_stats().bytes;
-            runtime.replicate_to(lane, program, Some([1; 32]));
-            assert_eq!(program.shard_to_run(lane).0, lane);
+            runtime.replicate_to(shard, program, Some([1; 32]));
+            assert_eq!(program.shard_to_run(shard).0, shard);
             assert!(runtime.cache_stats().bytes > before, "the copy counts towards the cache size");
         }
     }
@@ -567,7 +462,7 @@ mod tests {
         let only = std::env::var("ONLY").unwrap_or_default();
         let measure = |name: &str, bytes: Vec<u8>| {
             let clock = CpuClock::now();
-            let made = runtime.compile(0, ProgramLanguage::Wasm, &bytes, drop);
+            let made = compile(&runtime.shards, 0, ProgramLanguage::Wasm, &bytes, drop);
             let took = clock.elapsed();
             let said = made.err().map(|error| error.to_string().chars().take(100).collect::<String>());
             println!("{:8.1} ms {:6} bytes  {name} {said:?}", took.as_secs_f64() * 1e3, bytes.len());

@@ -11,8 +11,8 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
 use super::call_host_function;
+use super::guest::{MemoryView, QueryGuest};
 use super::steps::{PartOutcome, answer_hash, call_in_steps, copy_in};
-use crate::guest::{MemoryView, QueryGuest};
 use crate::limits::LimitKind;
 use crate::problem::QueryError;
 
@@ -77,7 +77,7 @@ fn done(view: &mut MemoryView<'_>, text: (u32, u32), body: &mut BytesMut) -> Gue
     }
     let len = view.slice(text.0, text.1)?.len();
     if len > view.guest.limits.size(LimitKind::Output) {
-        return Err(Trapped::new(view.guest.limits.exceeded_error(LimitKind::Output)));
+        return Err(Trapped::new(QueryError::from(view.guest.limits.exceeded_error(LimitKind::Output))));
     }
     if body.is_empty() {
         view.guest.hold_memory(len).map_err(Trapped::new)?;

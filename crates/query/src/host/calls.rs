@@ -6,21 +6,20 @@ use query_abi::{AbiCode, HEADER_BYTES, HOST_MODULE, ResponsePart};
 use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::{Value, json};
 use services::headers::{HeaderError, MAX_CALL_HEAD};
-use services::problem::CallErrorKind;
 use services::{CallError, ProgramResponse, RequestTarget, ServiceRequest, UpstreamCallRecord};
 use tokio::task::coop::consume_budget;
 
 use super::documents::{PointerResult, pointer_value};
+use super::futures::{HandleState, UnstoredCall};
+use super::guest::{MemoryView, QueryGuest};
 use super::steps::{PartOutcome, call_in_steps, copy_in, copy_out, copy_whole, run_in_steps};
 use super::{MAX_TEXT_BYTES, call_host_function, record_call};
-use crate::futures::{HandleState, UnstoredCall};
-use crate::guest::{MemoryView, QueryGuest};
 use crate::limits::LimitKind;
 use crate::problem::{QueryError, short};
-use crate::record::{HostCallMode, note_bytes};
+use crate::record::{HostCallMode, abi_code, header_len, header_text, note_bytes};
 
 /// The maximum number of headers of a request: more than services accept.
-pub(crate) const MAX_HEADERS: u32 = 100;
+pub(super) const MAX_HEADERS: u32 = 100;
 /// The minimum length of the list of handles that `Future_wait` accepts, even if fewer calls are allowed.
 /// Handles may occur several times.
 const MIN_WAIT_LIST: u32 = 4096;
@@ -157,7 +156,7 @@ fn read_request(
     }
     let taken = 2 * head + view.slice(body, body_len)?.len();
     if taken > view.guest.remaining_memory() {
-        return Err(Trapped::new(view.guest.limits.exceeded_error(LimitKind::Memory)));
+        return Err(Trapped::new(QueryError::from(view.guest.limits.exceeded_error(LimitKind::Memory))));
     }
     if !copy_in(view, (body, body_len), copied)? {
         return Ok(None);
@@ -172,7 +171,7 @@ fn read_request(
 }
 
 /// Returns the size of an `orfa_request`'s head: its method, its URL, and its headers as lines.
-pub(crate) fn head_len(
+pub(super) fn head_len(
     view: &MemoryView<'_>,
     [method, method_len, url, url_len, headers, count, ..]: [u32; 8],
 ) -> GuestResult<usize> {
@@ -274,7 +273,7 @@ impl QueryGuest {
             CallError::Limit(_) => LimitKind::Deadline,
             _ => return None,
         };
-        Some(self.limits.exceeded_error(limit))
+        Some(self.limits.exceeded_error(limit).into())
     }
 
     /// Stores a finished call. A call that met a limit of the run ends the run. Otherwise the response counts
@@ -296,8 +295,7 @@ impl QueryGuest {
         }
     }
 
-    /// Reports a host call to the tape. In a replay, finishes the calls that had finished at this point in
-    /// the recording.
+    /// Records a host call. In a replay, finishes the calls that had finished at this point in the recording.
     pub(crate) fn record_host_call(&mut self, function: &'static str, with: Value) -> Result<(), QueryError> {
         let ended = self.tape.record_call(function, with)?;
         ended.into_iter().for_each(|ended| self.futures.finish_recorded(ended));
@@ -384,39 +382,6 @@ fn response_get(view: &mut MemoryView<'_>, handle: i32, response: u32) -> GuestR
     let out = view.slice_mut(response, query_abi::RESPONSE_BYTES)?;
     out.as_chunks_mut::<4>().0.iter_mut().zip(words).for_each(|(out, word)| *out = word.to_le_bytes());
     Ok(AbiCode::Ok as i32)
-}
-
-pub(crate) fn abi_code(error: &CallError) -> AbiCode {
-    match error.kind() {
-        CallErrorKind::Invalid => AbiCode::Invalid,
-        CallErrorKind::UnknownService => AbiCode::UnknownService,
-        CallErrorKind::Unreachable => AbiCode::Unreachable,
-        CallErrorKind::Timeout => AbiCode::Timeout,
-        CallErrorKind::Broken => AbiCode::Broken,
-        _ => AbiCode::Forbidden,
-    }
-}
-
-/// Returns the headers that a program may see. `Set-Cookie` is withheld.
-fn visible_headers(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-    headers.iter().filter(|(name, _)| *name != http::header::SET_COOKIE)
-}
-
-/// Returns the length of [`header_text`].
-fn header_len(headers: &HeaderMap) -> usize {
-    visible_headers(headers).map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
-}
-
-/// Returns the headers as lines.
-pub(crate) fn header_text(headers: &HeaderMap) -> Vec<u8> {
-    let mut text = Vec::with_capacity(header_len(headers));
-    for (name, value) in visible_headers(headers) {
-        text.extend_from_slice(name.as_str().as_bytes());
-        text.extend_from_slice(b": ");
-        text.extend_from_slice(value.as_bytes());
-        text.extend_from_slice(b"\r\n");
-    }
-    text
 }
 
 fn response_read(
@@ -538,7 +503,7 @@ fn has_ended(guest: &QueryGuest, handle: i32) -> Result<bool, QueryError> {
 }
 
 /// Returns the maximum number of handles in a call of `Future_wait`.
-pub(crate) fn max_waited_handles(guest: &QueryGuest) -> u64 {
+pub(super) fn max_waited_handles(guest: &QueryGuest) -> u64 {
     guest.limits.value(LimitKind::Calls).max(MIN_WAIT_LIST.into())
 }
 
@@ -568,7 +533,7 @@ mod tests {
     use services::{RequestBudget, ToProblem};
 
     use super::*;
-    use crate::guest::AnswerBuilder;
+    use crate::host::guest::AnswerBuilder;
     use crate::record::{RunRecorder, RunRecording};
 
     /// Returns a guest with calls that have ended but are not stored in their slots, and their handles.
@@ -618,7 +583,7 @@ mod tests {
         let late = guest.record_call_with_body("http", json!({}), body).await;
         assert_eq!(late.unwrap_err().code(), "limit-deadline");
         let recorder = std::mem::take(&mut guest.tape).into_recorder().await.unwrap();
-        let document = recorder.finish(None, &AnswerBuilder::default()).unwrap();
+        let document = recorder.finish(AnswerBuilder::default().to_run_end()).unwrap();
         let calls = RunRecording::parse(&document).unwrap().calls;
         assert!(matches!(&*calls, [call] if call.function == "clock"), "{calls:?}");
         drop(release);

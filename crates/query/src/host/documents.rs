@@ -6,13 +6,13 @@ use offload::SHORT_TEXT;
 use query_abi::AbiCode;
 use sandbox::{GuestResult, Trapped};
 
-use super::calls::abi_code;
+use super::futures::HandleState;
+use super::guest::QueryGuest;
 use super::steps::PartOutcome;
 use super::values::LongScalar;
-use crate::futures::HandleState;
-use crate::guest::QueryGuest;
 use crate::limits::LimitKind;
 use crate::problem::QueryError;
+use crate::record::abi_code;
 
 /// The longest scalar that is read with others, in bytes. Escapes take a hundredth of a microsecond per byte.
 const SHORT_SCALAR: usize = 32 << 10;
@@ -206,7 +206,8 @@ impl QueryGuest {
         }
         let done = services::process_text(&self.offload, kind, &self.call, bytes, work);
         done.await.map_err(|error| {
-            self.run_ending_error(&error).unwrap_or_else(|| self.limits.exceeded_error(LimitKind::Deadline))
+            self.run_ending_error(&error)
+                .unwrap_or_else(|| self.limits.exceeded_error(LimitKind::Deadline).into())
         })
     }
 
@@ -219,7 +220,7 @@ impl QueryGuest {
         match &document {
             Ok(document) => self.hold_memory(document.index_bytes())?,
             Err(json::JsonError::IndexTooLarge(_)) => {
-                return Err(self.limits.exceeded_error(LimitKind::Memory));
+                return Err(self.limits.exceeded_error(LimitKind::Memory).into());
             }
             Err(_) => {}
         }

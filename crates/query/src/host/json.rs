@@ -12,9 +12,9 @@ use serde_json::json;
 
 use super::MAX_TEXT_BYTES;
 use super::documents::{FoundValue, NoDocument, OpenDocument};
+use super::guest::{MemoryView, QueryGuest};
 use super::steps::{PartOutcome, TraversalPart, call_in_steps, copy_out};
 use super::values::{OutputRange, WriteOutcome, to_word};
-use crate::guest::{MemoryView, QueryGuest};
 
 pub(super) fn add_to_linker(linker: &mut Linker<QueryGuest>) -> GuestResult<()> {
     linker.func_wrap_async(

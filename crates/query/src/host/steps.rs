@@ -10,11 +10,11 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::documents::ScalarPlace;
+use super::guest::{MemoryView, QueryGuest};
 use super::{RecordedResult, record_call};
-use crate::guest::{MemoryView, QueryGuest};
 use crate::limits::LimitKind;
 use crate::problem::QueryError;
-use crate::stored::to_hex;
+use crate::program::to_hex;
 
 /// The bytes that are copied per part: some tenths of a millisecond, even to pages that are touched for the
 /// first time.

@@ -7,64 +7,22 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use http::{HeaderMap, StatusCode};
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use services::{CallError, CallerId, ProgramResponse, ToProblem};
+use services::{CallError, ProgramResponse, ToProblem};
 
+use super::response_format::{abi_code, header_text};
 use super::{
     HostCall, ProgramFacts, RecordedBytes, RecordedResponse, RunEnd, RunRecording, VERSION, sha256_hex,
 };
-use crate::ask::QueryRequest;
-use crate::guest::{AnswerBuilder, CallPermissions};
-use crate::host;
 use crate::limits::RunLimits;
 use crate::problem::QueryError;
+use crate::program::CallPermissions;
 
 /// The minimum size of a response in a recording in addition to its bytes: names, quotes, braces.
 const RESPONSE_OVERHEAD: usize = 32;
-
-/// The callers that may have runs of a query route recorded, and the size limit.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RecordingPolicy {
-    /// The callers that may record, by name; `anyone` for all. A recording contains only data that its
-    /// program could have answered with, so it reveals nothing that the caller could not query anyway.
-    #[schemars(length(min = 1))]
-    pub callers: Vec<String>,
-    /// The keys whose signed programs may be recorded, by name. Runs of programs signed by other keys, and of
-    /// stored programs, are never recorded.
-    #[serde(default)]
-    pub keys: Vec<String>,
-    /// The maximum size of a recording. A run that exceeds it ends with `recording-too-large`.
-    #[serde(default = "size")]
-    pub size: services::BytesConfig,
-}
-
-/// The name in [`RecordingPolicy::callers`] that matches every caller.
-pub const ANYONE: &str = "anyone";
-
-fn size() -> services::BytesConfig {
-    services::BytesConfig(4 << 20)
-}
-
-impl RecordingPolicy {
-    /// Checks that a run of this caller may be recorded, with a program that is unsigned or signed by `key`.
-    pub(crate) fn check_allowed(&self, caller: &CallerId, key: Option<&str>) -> Result<(), QueryError> {
-        let is_caller = self.callers.iter().any(|name| match caller {
-            _ if name == ANYONE => true,
-            CallerId::Named(caller) => **caller == **name,
-            CallerId::Subject(_) | CallerId::Anonymous => false,
-        });
-        let is_open = key.is_none_or(|key| self.keys.iter().any(|name| name == key));
-        match (is_caller, is_open) {
-            (true, true) => Ok(()),
-            (true, false) => Err(QueryError::RecordingProgram),
-            (false, _) => Err(QueryError::RecordingCaller),
-        }
-    }
-}
 
 /// A recording in progress.
 pub(crate) struct RunRecorder {
@@ -136,7 +94,7 @@ impl BoundedText {
 impl RunRecorder {
     pub(crate) fn new(
         program: ProgramFacts,
-        ask: &QueryRequest,
+        (input, safe_only): (&Bytes, bool),
         access: &CallPermissions,
         limits: &RunLimits,
         size: u64,
@@ -146,9 +104,9 @@ impl RunRecorder {
             program,
             services: access.service_names.split_terminator(',').map(str::to_owned).collect(),
             methods: access.methods.iter().map(ToString::to_string).collect(),
-            safe_only: ask.safe_only,
+            safe_only,
             limits: limits.iter_by_name().map(|(word, value)| (word.to_owned(), value)).collect(),
-            input: RecordedBytes(ask.input.clone()),
+            input: RecordedBytes(input.clone()),
             calls: Vec::new(),
             responses: BTreeMap::new(),
             end: RunEnd::Answer {
@@ -164,7 +122,7 @@ impl RunRecorder {
             recording,
             calls,
             last_call: None,
-            stored_bytes: ask.input.len(),
+            stored_bytes: input.len(),
             noted_bytes: 0,
             is_in_call: false,
         }
@@ -218,14 +176,14 @@ impl RunRecorder {
     ) -> Result<(), QueryError> {
         let received = match result {
             Ok(response) => {
-                let headers = host::header_text(&response.headers);
+                let headers = header_text(&response.headers);
                 self.add_stored(
                     headers.len().saturating_add(response.body.len()).saturating_add(RESPONSE_OVERHEAD),
                 )?;
                 let (headers, body) = (RecordedBytes(headers.into()), RecordedBytes(response.body.clone()));
                 RecordedResponse::Answer { status: response.status.as_u16(), headers, body }
             }
-            Err(error) => RecordedResponse::Error(host::abi_code(error) as i32),
+            Err(error) => RecordedResponse::Error(abi_code(error) as i32),
         };
         self.recording.responses.insert(handle, received);
         self.update_last_call(|call| call.ended.push(handle));
@@ -262,13 +220,9 @@ impl RunRecorder {
         self.calls.text.len().saturating_add(self.stored_bytes)
     }
 
-    /// Completes the document after the run. `failed` is the end of a run without an answer.
-    pub(crate) fn finish(
-        mut self,
-        failed: Option<RunEnd>,
-        answer: &AnswerBuilder,
-    ) -> Result<Bytes, QueryError> {
-        self.recording.end = failed.unwrap_or_else(|| RunEnd::from_answer(answer));
+    /// Completes the document after the run.
+    pub(crate) fn finish(mut self, end: RunEnd) -> Result<Bytes, QueryError> {
+        self.recording.end = end;
         self.end_last_call()?;
         self.calls.text.push(b']');
         let RunRecording {
@@ -319,11 +273,10 @@ struct RecordingDocument<'r> {
 }
 
 impl RunEnd {
-    pub(crate) fn from_answer(answer: &AnswerBuilder) -> Self {
-        let body = answer.body.as_deref().unwrap_or_default();
+    pub(crate) fn from_answer(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         Self::Answer {
-            status: answer.status.map_or(200, |status| status.as_u16()),
-            headers: RecordedBytes(host::header_text(&answer.headers).into()),
+            status: status.as_u16(),
+            headers: RecordedBytes(header_text(headers).into()),
             length: body.len(),
             sha256: sha256_hex(body),
         }
@@ -354,16 +307,8 @@ impl RunRecorder {
     /// Returns a recorder for a recording of at most `size` bytes.
     pub(crate) fn for_tests(size: u64) -> Self {
         let facts = ProgramFacts { media_type: String::new(), sha256: String::new(), environment: None };
-        let input = Bytes::from_static(b"in");
-        let ask = QueryRequest {
-            input,
-            client_limits: None,
-            safe_only: true,
-            list_calls: false,
-            wants_recording: true,
-        };
-        let guest = crate::guest::QueryGuest::new_isolated();
-        Self::new(facts, &ask, &guest.access, &guest.limits, size)
+        let limits = RunLimits::from_config(&crate::config::QueryLimitsConfig::default());
+        Self::new(facts, (&Bytes::from_static(b"in"), true), &CallPermissions::none(), &limits, size)
     }
 }
 
@@ -401,7 +346,7 @@ mod tests {
         let body = b"[1,22]";
         recorder.record_data(&body[3..5], body).unwrap();
         recorder.record_result(Some(2));
-        let document = recorder.finish(None, &AnswerBuilder::default()).unwrap();
+        let document = recorder.finish(RunEnd::from_answer(StatusCode::OK, &HeaderMap::new(), b"")).unwrap();
         let call = |function: &str| HostCall { function: function.to_owned(), ..HostCall::default() };
         let expected = [
             call("clock"),

@@ -24,13 +24,12 @@ use services::headers::list_members;
 use services::{CallRights, RequestCall, StreamedServiceBody, ToProblem, UpstreamService};
 use sha2::{Digest, Sha256};
 
+use super::stored::StoredPrograms;
 use super::{METHODS, QueryRoute, RouteDocuments, within_deadline};
-use crate::ask::{FORM_MEDIA_TYPE, ProgramLanguage};
 use crate::config::{AllowedPrograms, CallerLimits, QueryConfig, QueryLimitsConfig};
-use crate::guest::CallPermissions;
 use crate::limits::{LimitKind, RunLimits};
-use crate::owner::ProgramHash;
-use crate::stored::{StoredPrograms, to_hex};
+use crate::program::{CallPermissions, ProgramHash, ProgramLanguage, to_hex};
+use crate::protocol::FORM_MEDIA_TYPE;
 
 /// The path of the types, relative to the route's path.
 pub(crate) const TYPES: &str = "types.d.ts";

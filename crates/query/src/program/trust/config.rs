@@ -11,8 +11,7 @@ use ring::rand::SystemRandom;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::cached::CacheMode;
-use crate::config::CallerLimits;
+use crate::config::{CacheMode, CallerLimits};
 
 /// The registered keys, by name. A signature refers to its key by this name, as `keyid`.
 pub type TrustConfig = BTreeMap<String, KeyConfig>;

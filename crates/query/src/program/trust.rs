@@ -13,12 +13,10 @@ use std::time::SystemTime;
 
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use services::ConfigProblem;
-use sfv::{BareItem, Item, Parser};
 
-use crate::ask::ProgramLanguage;
-use crate::fields::SingleField;
-use crate::owner::{OwnerPrefix, ProgramHash, ProgramOwner};
-use crate::problem::QueryError;
+use super::owner::{OwnerPrefix, ProgramOwner};
+use super::source::{ProgramHash, ProgramLanguage, ProgramSignature};
+use crate::problem::{QueryError, short};
 
 pub use config::{KeyConfig, TrustConfig, format_public_key};
 
@@ -27,13 +25,6 @@ const HALF_ORDER: [u8; 32] = [
     0x7f, 0xff, 0xff, 0xff, 0x80, 0x00, 0x00, 0x00, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xde,
     0x73, 0x7d, 0x56, 0xd3, 0x8b, 0xcf, 0x42, 0x79, 0xdc, 0xe5, 0x61, 0x7e, 0x31, 0x92, 0xa8,
 ];
-
-/// A signature in a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ProgramSignature {
-    pub(crate) key: String,
-    pub(crate) bytes: [u8; 64],
-}
 
 /// The registered keys, shared by all routes.
 #[derive(Debug, Default)]
@@ -69,28 +60,6 @@ pub fn is_low_s(s: &[u8]) -> bool {
     s <= &HALF_ORDER[..]
 }
 
-impl ProgramSignature {
-    /// Parses `ORFA-Trust`.
-    ///
-    /// # Errors
-    /// If the header is malformed.
-    pub(crate) fn parse_field(field: SingleField<'_>) -> Result<Option<Self>, QueryError> {
-        let wrong = |detail: &str| field.header_error(detail);
-        let Some(text) = field.text()? else { return Ok(None) };
-        let item: Result<Item, _> = Parser::new(text).parse();
-        let item = item.map_err(|_| wrong("it is not an item of RFC 9651, as `:...:;keyid=\"name\"`"))?;
-        let bytes = item.bare_item.as_byte_sequence().and_then(|bytes| bytes.try_into().ok());
-        let bytes =
-            bytes.ok_or_else(|| wrong("the signature has to be 64 bytes in base64 between colons"))?;
-        let key = match item.params.get("keyid") {
-            Some(BareItem::String(key)) => key.as_str().to_owned(),
-            Some(BareItem::Token(key)) => key.as_str().to_owned(),
-            _ => return Err(wrong("`keyid` has to name the key")),
-        };
-        Ok(Some(Self { key, bytes }))
-    }
-}
-
 impl SigningKeys {
     /// Reads the keys of a config, or returns all its mistakes. The pointers are relative to `trust`.
     ///
@@ -122,7 +91,7 @@ impl SigningKeys {
         language: ProgramLanguage,
         hash: &ProgramHash,
     ) -> Result<&Arc<TrustedKey>, QueryError> {
-        let shown = || crate::problem::short(&signature.key);
+        let shown = || short(&signature.key);
         let key = self.keys.get(&*signature.key).ok_or_else(|| QueryError::KeyUnknown(shown()))?;
         if key.is_expired(SystemTime::now()) {
             return Err(QueryError::KeyExpired(shown()));

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use services::ConfigProblem;
 
-use crate::owner::ProgramHash;
+use super::source::ProgramHash;
 use crate::problem::QueryError;
 
 /// Rules for the programs of all query routes.

@@ -1,7 +1,6 @@
 //! The state of a running program, stored in its wasmtime store: limits, futures, the answer under
 //! construction, console.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,53 +8,20 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
 use offload::OffloadPool;
 use sandbox::{Caller, GuestResult, Memory, ResourceLimiter, RunPermit, Trapped};
-use services::{RequestCall, RequestTrace, ServiceSet, UpstreamService};
+use services::{RequestCall, RequestTrace};
 
-use crate::futures::RunFutures;
-use crate::host::RunDocuments;
+use super::documents::RunDocuments;
+use super::futures::RunFutures;
 use crate::limits::{LimitKind, RunLimits};
 use crate::problem::{QueryError, short};
-use crate::record::{self, HostCallMode};
-use crate::trust::KeyConfig;
+use crate::program::CallPermissions;
+use crate::record;
+use crate::record::{HostCallMode, RunEnd};
 
 /// The length of the console's end that is kept, in bytes.
 const CONSOLE_BYTES: usize = 4096;
 /// The bytes of text that a problem may quote: four per character, plus room for the ellipsis.
 const MAX_QUOTED_BYTES: u32 = 4 * 4096 + 4;
-
-/// The services and methods that a route's programs may use.
-pub(crate) struct CallPermissions {
-    pub(crate) services: HashMap<String, Arc<UpstreamService>>,
-    /// The client for those services.
-    pub(crate) all_services: ServiceSet,
-    pub(crate) methods: Vec<http::Method>,
-    /// The services' names, separated by commas, in the format of the JavaScript environment.
-    pub(crate) service_names: String,
-}
-
-impl CallPermissions {
-    pub(crate) fn new(
-        services: HashMap<String, Arc<UpstreamService>>,
-        all_services: ServiceSet,
-        methods: Vec<http::Method>,
-    ) -> Self {
-        let sorted: BTreeMap<_, _> = services.iter().collect();
-        let service_names = sorted.values().map(|service| &**service.name()).collect::<Vec<_>>().join(",");
-        Self { services, all_services, methods, service_names }
-    }
-
-    /// Returns the part of this access that programs signed by `key` have.
-    pub(crate) fn restricted_to(&self, key: &KeyConfig) -> Self {
-        let among = |names: &[String], name: &str| names.iter().any(|known| known.eq_ignore_ascii_case(name));
-        let service = |name: &str| key.services.as_ref().is_none_or(|names| among(names, name));
-        let method =
-            |name: &str| key.methods.as_ref().is_none_or(|names| names.iter().any(|known| known == name));
-        let services = self.services.iter().filter(|(name, _)| service(name));
-        let methods = self.methods.iter().filter(|name| method(name.as_str()));
-        let services = services.map(|(name, it)| (name.clone(), it.clone())).collect();
-        Self::new(services, self.all_services.clone(), methods.cloned().collect())
-    }
-}
 
 /// The host's state of a program.
 pub(crate) struct QueryGuest {
@@ -97,6 +63,12 @@ impl AnswerBuilder {
         let media_type = HeaderValue::from_static(record::MEDIA_TYPE);
         let headers = [(CONTENT_TYPE, media_type)].into_iter().collect();
         Self { status: None, headers, body: Some(document) }
+    }
+
+    /// Returns the end of a recorded run with this answer.
+    pub(crate) fn to_run_end(&self) -> RunEnd {
+        let body = self.body.as_deref().unwrap_or_default();
+        RunEnd::from_answer(self.status.unwrap_or_default(), &self.headers, body)
     }
 }
 
@@ -193,7 +165,7 @@ impl QueryGuest {
 
     fn check_memory(&self) -> Result<(), QueryError> {
         if self.memory_used.0.saturating_add(self.memory_used.1) > self.limits.size(LimitKind::Memory) {
-            return Err(self.limits.exceeded_error(LimitKind::Memory));
+            return Err(self.limits.exceeded_error(LimitKind::Memory).into());
         }
         Ok(())
     }
@@ -319,10 +291,9 @@ impl<'a> MemoryView<'a> {
 impl QueryGuest {
     /// Returns a guest that can't call any service.
     pub(crate) fn new_isolated() -> Self {
-        let services = ServiceSet::new(&BTreeMap::new()).unwrap();
-        let access = Arc::new(CallPermissions::new(HashMap::new(), services, Vec::new()));
+        let access = Arc::new(CallPermissions::none());
         let pool = OffloadPool::start(offload::OffloadConfig::default()).unwrap();
-        let limits = RunLimits::from_config(&crate::QueryLimitsConfig::default());
+        let limits = RunLimits::from_config(&crate::config::QueryLimitsConfig::default());
         Self::new(access, RequestCall::unlimited(), pool, limits, true)
     }
 }

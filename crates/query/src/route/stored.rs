@@ -12,10 +12,9 @@ use std::sync::Arc;
 use services::ConfigProblem;
 use sha2::{Digest, Sha256};
 
-use crate::ask::ProgramLanguage;
-use crate::owner::ProgramHash;
+use super::QueryRouteContext;
 use crate::problem::{QueryError, short};
-use crate::route::QueryRouteContext;
+use crate::program::{ProgramHash, ProgramLanguage, to_hex};
 use crate::runtime::CachedProgram;
 
 /// The minimum number of hash digits that identify a version.
@@ -157,10 +156,6 @@ fn format_with_position(error: &QueryError) -> String {
         (Some(line), Some(column)) => format!("line {line}, column {column}: {error}"),
         _ => error.to_string(),
     }
-}
-
-pub(crate) fn to_hex(hash: &ProgramHash) -> String {
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn config_problem(index: usize, message: String, hint: &str) -> ConfigProblem {

@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use query_abi::{ALLOC, MEMORY};
 use sandbox::{ExternType, GuestClass, InstancePre, Linker, Module, ModuleExport, PoolSize, Sandbox};
 
-use crate::guest::QueryGuest;
+use super::start_error::RuntimeStartError;
 use crate::host;
-use crate::start::RuntimeStartError;
+use crate::host::QueryGuest;
 
 /// The exports of the JavaScript environment that load and run a program.
 const LOAD_JAVASCRIPT: &str = "orfa_javascript_load";

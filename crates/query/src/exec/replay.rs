@@ -1,11 +1,10 @@
 //! Replays a recorded run, with the recording in place of services, clock and random numbers.
 //!
 //! A replay uses the same `run`, host functions and limits as a request; only external data comes from the
-//! recording, at the host call where the program received it (`player.rs`). It therefore produces the same
-//! bytes, or ends at the same host call, and any divergence is reported with its position. A program that was
-//! changed after the recording can be replayed as well, as long as it makes the recorded requests.
-
-mod player;
+//! recording, at the host call where the program received it (`record/replay_state.rs`). It therefore
+//! produces the same bytes, or ends at the same host call, and any divergence is reported with its position.
+//! A program that was changed after the recording can be replayed as well, as long as it makes the recorded
+//! requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +15,14 @@ use offload::OffloadPool;
 use serde_json::json;
 use services::{RequestCall, ServiceConfig, ServiceSet, ToProblem};
 
-use crate::ask::ProgramLanguage;
-use crate::config::QueryConfig;
-use crate::guest::{AnswerBuilder, QueryGuest};
+use super::run::{ExecutionSlot, RunResult, new_budget, run};
+use crate::config::{QueryConfig, QueryLimitsConfig};
+use crate::host::{AnswerBuilder, QueryGuest};
 use crate::limits::{LimitKind, RunLimits};
-use crate::problem::QueryError;
-use crate::record::{HostCallMode, RunEnd, RunRecording};
-use crate::route;
-use crate::run::{ExecutionSlot, RunResult, run};
-use crate::runtime::QueryRuntime;
-
-pub(crate) use player::{ReplayState, ReplayStop};
+use crate::problem::{QueryError, ReplayStop};
+use crate::program::{CallPermissions, ProgramLanguage};
+use crate::record::{HostCallMode, ReplayState, RunEnd, RunRecording};
+use crate::runtime::{QueryRuntime, to_javascript};
 
 /// The factor by which the CPU limit is raised, since this machine may be slower or busy.
 const CPU_LIMIT_FACTOR: u64 = 20;
@@ -117,12 +113,12 @@ impl RunRecording {
 /// # Errors
 /// Syntax errors, and bytes that are not UTF-8.
 pub fn convert_to_javascript(language: ProgramLanguage, source: &[u8]) -> Result<Arc<str>, ReplayError> {
-    crate::program::to_javascript(language, source, drop).map_err(|error| program_error(&error))
+    to_javascript(language, source, drop).map_err(|error| program_error(&error))
 }
 
 /// Returns the recorded limits, with raised time limits.
 fn replay_limits(words: &BTreeMap<String, u64>) -> Result<RunLimits, ReplayError> {
-    let mut limits = RunLimits::from_config(&crate::config::QueryLimitsConfig::default());
+    let mut limits = RunLimits::from_config(&QueryLimitsConfig::default());
     for limit in LimitKind::ALL {
         let value = words.get(limit.word()).copied();
         let missing = || ReplayError::Malformed(format!("`limits` has no `{}`", limit.word()));
@@ -145,13 +141,13 @@ fn replay_guest(recording: &RunRecording, offload: OffloadPool) -> Result<QueryG
     let route = json!({ "services": recording.services, "methods": recording.methods });
     let route: QueryConfig = serde_json::from_value(route).map_err(|error| malformed(error.to_string()))?;
     let mut problems = Vec::new();
-    let access = Arc::new(route::build_access(&route, &services, &mut problems));
+    let access = Arc::new(CallPermissions::from_config(&route, &services, &mut problems));
     if !problems.is_empty() {
         return Err(malformed(first_message(&problems)));
     }
     let limits = replay_limits(&recording.limits)?;
     let call = RequestCall {
-        budget: Arc::new(crate::run::new_budget(&limits, std::time::Instant::now())),
+        budget: Arc::new(new_budget(&limits, std::time::Instant::now())),
         ..RequestCall::unlimited()
     };
     Ok(QueryGuest::new(access, call, offload, limits, recording.safe_only))
@@ -173,7 +169,7 @@ fn compare_end(ended: RunResult, recorded: RunEnd, exact: bool) -> Result<Replay
     let (calls, rest) = player.progress();
     let over = matches!(&ended.result, Err(QueryError::Replay(ReplayStop::RecordedEnd)));
     let end = match &ended.result {
-        Ok(()) => RunEnd::from_answer(&ended.answer),
+        Ok(()) => ended.answer.to_run_end(),
         Err(QueryError::Replay(ReplayStop::RecordedEnd)) => recorded.clone(),
         Err(QueryError::Replay(stop)) => return Err(ReplayError::Diverged(stop.to_string())),
         Err(error) => RunEnd::from_error(error, false),

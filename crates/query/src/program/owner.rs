@@ -12,10 +12,8 @@ use sandbox::{CacheKey, OwnerId};
 use services::{CallerId, RequestCall, client_network, quota_key};
 use sha2::{Digest, Sha256};
 
-use crate::ask::ProgramLanguage;
+use super::source::{ProgramHash, ProgramLanguage};
 
-/// SHA-256 of a program's bytes.
-pub(crate) type ProgramHash = [u8; 32];
 /// A prefix of an owner's hash: long enough to distinguish owners, too short to identify them.
 pub(crate) type OwnerPrefix = [u8; 8];
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Uri;
-use http::header::{HeaderMap, HeaderName};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use http::request::Parts;
 use http_body::Body as _;
 use offload::{JobRequest, SHORT_TEXT};
@@ -17,36 +17,16 @@ use services::body::{ReadBodyError, read_limited};
 use services::headers::list_contains;
 use services::{DecoderPool, StreamedServiceBody};
 
-use crate::cached::CacheAsk;
+use super::cache_header::parse_cache;
+use super::fields::{RequestFields, SingleField};
+use super::trust_header::parse_signature;
 use crate::config::QueryLimitsConfig;
-use crate::fields::{RequestFields, SingleField};
 use crate::limits::RunLimits;
-use crate::problem::{QueryError, content_type};
-use crate::trust::ProgramSignature;
-
-/// The language of a program, by its media type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ProgramLanguage {
-    /// A module of WebAssembly.
-    Wasm,
-    /// JavaScript source.
-    Javascript,
-    /// TypeScript source.
-    Typescript,
-}
+use crate::problem::QueryError;
+use crate::program::{ProgramLanguage, ProgramSource};
 
 /// The media type of a form, which may contain a program.
 pub(crate) const FORM_MEDIA_TYPE: &str = "multipart/form-data";
-
-/// The program of a request.
-#[derive(Debug)]
-pub(crate) struct ProgramSource {
-    pub(crate) language: ProgramLanguage,
-    /// `None` if the request names the program instead of sending it.
-    pub(crate) program: Option<Bytes>,
-    pub(crate) cache: Option<CacheAsk>,
-    pub(crate) signature: Option<ProgramSignature>,
-}
 
 /// The parameters of a run.
 #[derive(Debug)]
@@ -66,27 +46,6 @@ pub(crate) struct QueryRequest {
 enum BodyLayout {
     Plain(ProgramLanguage),
     Form(String),
-}
-
-impl ProgramLanguage {
-    /// Returns the language's media type (RFC 9239 for JavaScript).
-    pub(crate) fn media_type(self) -> &'static str {
-        match self {
-            Self::Wasm => "application/wasm",
-            Self::Javascript => "text/javascript",
-            Self::Typescript => "text/typescript",
-        }
-    }
-
-    /// Returns the language of files with this extension.
-    pub(crate) fn from_extension(ending: &str) -> Option<Self> {
-        match ending {
-            "wasm" => Some(Self::Wasm),
-            "js" | "mjs" => Some(Self::Javascript),
-            "ts" | "mts" => Some(Self::Typescript),
-            _ => None,
-        }
-    }
 }
 
 impl QueryRequest {
@@ -112,8 +71,8 @@ impl QueryRequest {
             refuse_header(fields.input, "ORFA-Input with a form")?;
         }
         refuse_parameters(&head.uri)?;
-        let cache = CacheAsk::parse_field(fields.cache)?;
-        let trust = ProgramSignature::parse_field(fields.trust)?;
+        let cache = parse_cache(fields.cache)?;
+        let trust = parse_signature(fields.trust)?;
         let body = read_body(&head.headers, body, config, pool).await?;
         let is_named = cache.as_ref().is_some_and(|cache| cache.program_reference.is_some());
         let (language, input, program) = match layout {
@@ -285,6 +244,11 @@ fn parse_debug(debug: SingleField<'_>) -> Result<bool, QueryError> {
     let item: Result<sfv::Item, _> = sfv::Parser::new(text).parse();
     let said = item.ok().and_then(|item| item.bare_item.as_boolean());
     said.ok_or_else(|| debug.header_error("it has to be ?1 or ?0"))
+}
+
+/// Returns the Content-Type of a program, for messages.
+fn content_type(headers: &HeaderMap) -> Option<&str> {
+    headers.get(CONTENT_TYPE)?.to_str().ok()
 }
 
 fn parse_layout(headers: &HeaderMap) -> Result<BodyLayout, QueryError> {

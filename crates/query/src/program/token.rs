@@ -24,11 +24,11 @@ use rustix::time::{ClockId, clock_gettime};
 use sandbox::CacheKey;
 use services::CallerId;
 
-use crate::ask::ProgramLanguage;
-use crate::cached::CacheMode;
-use crate::owner::{OwnerPrefix, ProgramHash, ProgramOwner};
+use super::owner::{OwnerPrefix, ProgramOwner};
+use super::random_map::RandomMap;
+use super::source::{ProgramHash, ProgramLanguage};
+use crate::config::CacheMode;
 use crate::problem::QueryError;
-use crate::random::RandomMap;
 
 /// The identifier of a session. Each token has one session, and a warm instance belongs to one session.
 pub(crate) type SessionId = [u8; 8];

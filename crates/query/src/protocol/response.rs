@@ -15,8 +15,9 @@ use http::{HeaderMap, Response, StatusCode};
 use services::call::UpstreamCallOutcome;
 use services::{StreamedServiceBody, UpstreamCallRecord};
 
-use crate::guest::{AnswerBuilder, CallPermissions};
+use crate::host::AnswerBuilder;
 use crate::problem::truncate_chars;
+use crate::program::CallPermissions;
 
 /// The maximum number of upstream calls listed: proxies reject long headers.
 const MAX_LISTED_CALLS: usize = 64;

@@ -7,42 +7,15 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{HeaderName, HeaderValue};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use sfv::{BareItem, Item, Parser};
 
-use crate::fields::SingleField;
-use crate::owner::ProgramHash;
+use super::fields::SingleField;
+use crate::config::CacheMode;
 use crate::problem::QueryError;
-use crate::token::TOKEN_TEXT_LENGTH;
+use crate::program::{CacheRequest, CachedProgramReference, TOKEN_TEXT_LENGTH};
 
 /// The header, in requests and responses.
 pub(crate) const CACHE_HEADER: HeaderName = HeaderName::from_static("orfa-cache");
-
-/// A way of caching programs between requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum CacheMode {
-    /// Cache the compiled code, for requests that send a token or the program's hash.
-    Code,
-    /// Keep an instance alive, for one caller.
-    Instance,
-}
-
-/// The contents of the header in a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CacheAsk {
-    pub(crate) mode: CacheMode,
-    pub(crate) program_reference: Option<CachedProgramReference>,
-}
-
-/// A reference to a cached program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CachedProgramReference {
-    /// A token from an earlier response, in base64.
-    Token(String),
-    Hash(ProgramHash),
-}
 
 /// The work done for a request with a mode, reported in the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,22 +28,6 @@ pub(crate) enum CacheModeResult {
     Reused,
 }
 
-impl CacheMode {
-    const ALL: [Self; 2] = [Self::Code, Self::Instance];
-
-    fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.word() == word)
-    }
-
-    /// Returns the word in the header and the config.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Code => "code",
-            Self::Instance => "instance",
-        }
-    }
-}
-
 impl CacheModeResult {
     fn word(self) -> &'static str {
         match self {
@@ -81,55 +38,50 @@ impl CacheModeResult {
     }
 }
 
-impl CacheAsk {
-    /// Parses `ORFA-Cache`.
-    ///
-    /// # Errors
-    /// If the header is malformed.
-    pub(crate) fn parse_field(field: SingleField<'_>) -> Result<Option<Self>, QueryError> {
-        let wrong = |detail: &str| field.header_error(detail);
-        let Some(text) = field.text()? else { return Ok(None) };
-        if let Some(usual) = Self::parse_common(text) {
-            return Ok(Some(usual));
+/// Parses `ORFA-Cache`.
+///
+/// # Errors
+/// If the header is malformed.
+pub(super) fn parse_cache(field: SingleField<'_>) -> Result<Option<CacheRequest>, QueryError> {
+    let wrong = |detail: &str| field.header_error(detail);
+    let Some(text) = field.text()? else { return Ok(None) };
+    if let Some(usual) = parse_common(text) {
+        return Ok(Some(usual));
+    }
+    let item: Result<Item, _> = Parser::new(text).parse();
+    let item = item.map_err(|_| wrong("it is not an item of RFC 9651, as `code;token=:...:`"))?;
+    let mode = item.bare_item.as_token().and_then(|token| CacheMode::from_word(token.as_str()));
+    let mode = mode.ok_or_else(|| wrong("the mode has to be `code` or `instance`"))?;
+    let bytes = |name: &str| match item.params.get(name) {
+        None => Ok(None),
+        Some(BareItem::ByteSequence(bytes)) => Ok(Some(bytes.clone())),
+        Some(_) => Err(wrong(&format!("`{name}` has to be bytes in base64 between colons"))),
+    };
+    let named = match (bytes("token")?, bytes("hash")?) {
+        (Some(_), Some(_)) => return Err(wrong("`token` and `hash` name one program each: send one")),
+        (Some(token), None) => Some(CachedProgramReference::Token(STANDARD.encode(token))),
+        (None, Some(hash)) => {
+            let hash = hash.try_into().map_err(|_| wrong("`hash` has to be the 32 bytes of a SHA-256"))?;
+            Some(CachedProgramReference::Hash(hash))
         }
-        let item: Result<Item, _> = Parser::new(text).parse();
-        let item = item.map_err(|_| wrong("it is not an item of RFC 9651, as `code;token=:...:`"))?;
-        let mode = item.bare_item.as_token().and_then(|token| CacheMode::from_word(token.as_str()));
-        let mode = mode.ok_or_else(|| wrong("the mode has to be `code` or `instance`"))?;
-        let bytes = |name: &str| match item.params.get(name) {
-            None => Ok(None),
-            Some(BareItem::ByteSequence(bytes)) => Ok(Some(bytes.clone())),
-            Some(_) => Err(wrong(&format!("`{name}` has to be bytes in base64 between colons"))),
-        };
-        let named = match (bytes("token")?, bytes("hash")?) {
-            (Some(_), Some(_)) => return Err(wrong("`token` and `hash` name one program each: send one")),
-            (Some(token), None) => Some(CachedProgramReference::Token(STANDARD.encode(token))),
-            (None, Some(hash)) => {
-                let hash =
-                    hash.try_into().map_err(|_| wrong("`hash` has to be the 32 bytes of a SHA-256"))?;
-                Some(CachedProgramReference::Hash(hash))
-            }
-            (None, None) => None,
-        };
-        Ok(Some(Self { mode, program_reference: named }))
-    }
+        (None, None) => None,
+    };
+    Ok(Some(CacheRequest { mode, program_reference: named }))
+}
 
-    /// Parses the most common form without the general parser: a mode and a token. The token is not decoded
-    /// here, since opening it validates it.
-    fn parse_common(text: &str) -> Option<Self> {
-        let of = |mode: CacheMode| Some((mode, text.strip_prefix(mode.word())?));
-        let (mode, rest) = CacheMode::ALL.into_iter().find_map(of)?;
-        let token = rest
-            .strip_prefix(";token=:")?
-            .strip_suffix(':')
-            .filter(|token| token.len() == TOKEN_TEXT_LENGTH)?;
-        Some(Self { mode, program_reference: Some(CachedProgramReference::Token(token.to_owned())) })
-    }
+/// Parses the most common form without the general parser: a mode and a token. The token is not decoded
+/// here, since opening it validates it.
+fn parse_common(text: &str) -> Option<CacheRequest> {
+    let of = |mode: CacheMode| Some((mode, text.strip_prefix(mode.word())?));
+    let (mode, rest) = CacheMode::ALL.into_iter().find_map(of)?;
+    let token =
+        rest.strip_prefix(";token=:")?.strip_suffix(':').filter(|token| token.len() == TOKEN_TEXT_LENGTH)?;
+    Some(CacheRequest { mode, program_reference: Some(CachedProgramReference::Token(token.to_owned())) })
 }
 
 /// Builds the response header: the mode, the work done, a token if the client needs a new one, and the
 /// gateway's name if the request contained the program.
-pub(crate) fn response_header(
+pub(crate) fn cache_response_header(
     mode: CacheMode,
     done: CacheModeResult,
     token: Option<&[u8]>,
@@ -173,25 +125,22 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::fields::RequestFields;
+    use crate::protocol::fields::RequestFields;
 
-    fn parse_header(text: &str) -> Result<Option<CacheAsk>, QueryError> {
+    fn parse_header(text: &str) -> Result<Option<CacheRequest>, QueryError> {
         let mut headers = HeaderMap::new();
         headers.insert(CACHE_HEADER, text.parse().unwrap());
-        CacheAsk::parse_field(RequestFields::from_headers(&headers).cache)
+        parse_cache(RequestFields::from_headers(&headers).cache)
     }
 
     #[test]
     fn parses_the_mode_and_the_named_program() {
-        assert_eq!(
-            CacheAsk::parse_field(RequestFields::from_headers(&HeaderMap::new()).cache).unwrap(),
-            None
-        );
+        assert_eq!(parse_cache(RequestFields::from_headers(&HeaderMap::new()).cache).unwrap(), None);
         assert_eq!(
             parse_header("code").unwrap(),
-            Some(CacheAsk { mode: CacheMode::Code, program_reference: None })
+            Some(CacheRequest { mode: CacheMode::Code, program_reference: None })
         );
-        let token = Some(CacheAsk {
+        let token = Some(CacheRequest {
             mode: CacheMode::Instance,
             program_reference: Some(CachedProgramReference::Token("YWJj".into())),
         });
@@ -223,14 +172,16 @@ mod tests {
     #[test]
     fn formats_the_response_header() {
         let value =
-            response_header(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), Some("g1")).unwrap();
+            cache_response_header(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), Some("g1"))
+                .unwrap();
         assert_eq!(value, "code;token=:YWJj:;did=compiled;gateway=g1");
-        let value = response_header(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), None).unwrap();
+        let value =
+            cache_response_header(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), None).unwrap();
         assert_eq!(value, "code;token=:YWJj:;did=compiled");
         for mode in [CacheMode::Code, CacheMode::Instance] {
             for done in [CacheModeResult::Compiled, CacheModeResult::Found, CacheModeResult::Reused] {
                 let words = format!("{};did={}", mode.word(), done.word());
-                assert_eq!(response_header(mode, done, None, None).unwrap(), words);
+                assert_eq!(cache_response_header(mode, done, None, None).unwrap(), words);
             }
         }
     }

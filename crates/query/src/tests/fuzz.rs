@@ -6,12 +6,10 @@ use futures_util::FutureExt;
 use http::Request;
 use services::body;
 
-use crate::QueryLimitsConfig;
-use crate::RunRecording;
-use crate::ask::QueryRequest;
 use crate::limits::{LimitKind, RunLimits};
 use crate::program::check;
-use crate::typescript;
+use crate::protocol::QueryRequest;
+use crate::{QueryLimitsConfig, RunRecording, typescript};
 
 /// Builds a request from a text: headers in the first lines, then the body.
 fn request_from_text(text: &[u8]) -> Option<Request<services::StreamedServiceBody>> {

@@ -1,4 +1,4 @@
-//! Engine shards ("lanes"): an engine and an instance pool for each kind of program, replicated per thread.
+//! Engine shards: an engine and an instance pool for each kind of program, replicated per thread.
 //!
 //! Threads that share an engine contend on its reference counts and locks a dozen times per instance: on two
 //! threads, a fresh query took up to 1.5 times as long (docs/performance.md). A program therefore runs in the
@@ -12,11 +12,11 @@ use std::sync::{Arc, OnceLock};
 
 use sandbox::{Engine, GuestClass, Linker, PoolSize, Sandbox};
 
-use crate::environment::{CEnvironment, JavascriptEnvironment};
-use crate::guest::QueryGuest;
+use super::compiled_program::CompiledProgram;
+use super::environment::{CEnvironment, JavascriptEnvironment};
+use super::start_error::RuntimeStartError;
 use crate::host;
-use crate::program::CompiledProgram;
-use crate::start::RuntimeStartError;
+use crate::host::QueryGuest;
 
 /// The default number of slots, if nothing else is configured and memory is not limited.
 const DEFAULT_INSTANCES: u32 = 256;
@@ -44,21 +44,21 @@ impl EngineShards {
     ///
     /// # Errors
     /// If there is not room for a single slot, or an environment does not load.
-    pub(crate) fn reserve(lanes: usize, instances: u32, memory: usize) -> Result<Self, RuntimeStartError> {
-        let (mut lanes, mut instances) = (lanes.max(1), instances.max(1));
+    pub(crate) fn reserve(shards: usize, instances: u32, memory: usize) -> Result<Self, RuntimeStartError> {
+        let (mut shards, mut instances) = (shards.max(1), instances.max(1));
         loop {
             let made: Result<Vec<EngineShard>, _> =
-                (0..lanes).map(|_| EngineShard::reserve(PoolSize { instances, memory })).collect();
-            let is_least = (lanes, instances) == (1, 1);
+                (0..shards).map(|_| EngineShard::reserve(PoolSize { instances, memory })).collect();
+            let is_least = (shards, instances) == (1, 1);
             match made {
-                Ok(lanes) if is_least || sandbox::has_address_space() => {
-                    return Ok(Self { shards: lanes, instances });
+                Ok(shards) if is_least || sandbox::has_address_space() => {
+                    return Ok(Self { shards, instances });
                 }
                 Err(RuntimeStartError::Sandbox(error)) if !is_least && error.is_out_of_resources() => {}
                 Ok(_) => {}
                 Err(error) => return Err(error),
             }
-            (lanes, instances) = if lanes > 1 { (1, instances) } else { (1, instances / 2) };
+            (shards, instances) = if shards > 1 { (1, instances) } else { (1, instances / 2) };
         }
     }
 
@@ -75,8 +75,8 @@ impl EngineShards {
     }
 
     /// Returns a shard. Panics if the index is out of range.
-    pub(crate) fn shard(&self, lane: usize) -> &EngineShard {
-        &self.shards[lane]
+    pub(crate) fn shard(&self, shard: usize) -> &EngineShard {
+        &self.shards[shard]
     }
 
     /// Returns the engines of all shards.
@@ -144,8 +144,8 @@ impl<T> ShardedCode<T> {
     }
 
     /// Returns the code in a shard, if it is there.
-    pub(crate) fn code_in_shard(&self, lane: usize) -> Option<&T> {
-        self.code_by_shard[lane].get()
+    pub(crate) fn code_in_shard(&self, shard: usize) -> Option<&T> {
+        self.code_by_shard[shard].get()
     }
 
     /// Returns the code in the shard that it was compiled for.
@@ -154,8 +154,8 @@ impl<T> ShardedCode<T> {
     }
 
     /// Sets the code of another shard. Returns `false` if it was already set.
-    pub(crate) fn replicate_to(&self, lane: usize, made: T) -> bool {
-        self.code_by_shard[lane].set(made).is_ok()
+    pub(crate) fn replicate_to(&self, shard: usize, made: T) -> bool {
+        self.code_by_shard[shard].set(made).is_ok()
     }
 }
 
@@ -169,8 +169,8 @@ pub(crate) fn default_instances(memory: Option<u64>) -> u32 {
 /// Returns the number of shards for these threads and slots: the memory that all slots retain fits into half
 /// of the limit, too.
 pub(crate) fn default_shard_count(threads: usize, instances: u32, memory: Option<u64>) -> usize {
-    let lane = retained_bytes().saturating_mul(instances.max(1).into());
-    let fitting = memory.map_or(u64::MAX, |memory| memory / 2 / lane);
+    let shard = retained_bytes().saturating_mul(instances.max(1).into());
+    let fitting = memory.map_or(u64::MAX, |memory| memory / 2 / shard);
     let most = threads.min(MAX_SHARDS).min(instances as usize);
     usize::try_from(fitting).unwrap_or(MAX_SHARDS).min(most).max(1)
 }

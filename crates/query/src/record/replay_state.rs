@@ -1,38 +1,19 @@
 //! Plays a recording: follows the program from host call to host call and supplies the recorded results.
 
-use std::sync::Arc;
-
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use query_abi::AbiCode;
+use http::StatusCode;
 use serde_json::Value;
-use services::client::AwaitedEvent;
-use services::{CallError, DurationConfig, ProgramResponse};
+use services::{CallError, ProgramResponse};
 
-use crate::futures::UnstoredCall;
-use crate::problem::{QueryError, short};
-use crate::record::{HostCall, RecordedResponse, RunEnd, RunRecording};
+use super::response_format::{read_headers, recorded_error};
+use super::{HostCall, RecordedResponse, RunEnd, RunRecording};
+use crate::problem::{QueryError, ReplayStop, short};
+
+/// An upstream call that finishes at this point of a replay: its index and its recorded result.
+pub(super) type ReplayedCall = (usize, Result<ProgramResponse, CallError>);
 
 /// Host functions for output. A changed program may produce other output, as long as it requests the same
 /// data.
 const OUTPUT_FUNCTIONS: &[&str] = &["done", "fail", "header", "log", "status"];
-
-/// The reason why a replay stops.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReplayStop {
-    /// The recorded run ended here.
-    #[error("the recorded run ended here")]
-    RecordedEnd,
-    /// The program diverged from the recording.
-    #[error("host call {number}: the program calls {asked}, where the recording has {recorded}")]
-    Call { number: usize, asked: String, recorded: String },
-    /// The program waits, but no call finishes.
-    #[error("host call {number}: the program waits for a call that did not end in the recording")]
-    Wait { number: usize },
-    /// A host function returned another result: the recording was made by another version of `orfa`, or was
-    /// edited.
-    #[error("host call {number}: {call} gives {gives}, where the recording has {recorded}")]
-    Result { number: usize, call: String, gives: String, recorded: String },
-}
 
 /// The state of a replay.
 pub(crate) struct ReplayState {
@@ -67,7 +48,7 @@ impl ReplayState {
         &mut self,
         function: &str,
         with: &Value,
-    ) -> Result<Vec<UnstoredCall>, QueryError> {
+    ) -> Result<Vec<ReplayedCall>, QueryError> {
         self.call_count += 1;
         self.current = None;
         if !self.is_exact {
@@ -131,7 +112,7 @@ impl ReplayState {
     }
 
     /// Returns the recorded result of an upstream call.
-    fn recorded_result(&self, handle: i32) -> Option<UnstoredCall> {
+    fn recorded_result(&self, handle: i32) -> Option<ReplayedCall> {
         let number = usize::try_from(handle).ok()?.checked_sub(1)?;
         let result = match self.recording.responses.get(&handle)? {
             RecordedResponse::Error(code) => Err(recorded_error(*code)),
@@ -149,35 +130,4 @@ impl ReplayState {
 fn format_call(function: &str, with: &Value) -> String {
     let with = if with.is_null() { String::new() } else { short(&with.to_string()) };
     format!("`{function}` {with}").trim_end().to_owned()
-}
-
-/// Parses headers from `name: value` lines.
-fn read_headers(lines: &[u8]) -> HeaderMap {
-    let lines = lines.split(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\r"));
-    let mut headers = HeaderMap::new();
-    lines.filter_map(read_header).for_each(|(name, value)| {
-        headers.append(name, value);
-    });
-    headers
-}
-
-fn read_header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
-    let colon = line.windows(2).position(|two| two == b": ")?;
-    let name = HeaderName::from_bytes(line.get(..colon)?).ok()?;
-    Some((name, HeaderValue::from_bytes(line.get(colon + 2..)?).ok()?))
-}
-
-/// Returns an error that a program sees as this code.
-fn recorded_error(code: i32) -> CallError {
-    let (service, source) = (Arc::from("recorded"), "recorded".into());
-    match code {
-        code if code == AbiCode::Unreachable as i32 => CallError::Unreachable { service, source },
-        code if code == AbiCode::Timeout as i32 => CallError::Timeout {
-            service,
-            timeout: DurationConfig::from_secs(0),
-            waited: AwaitedEvent::CompleteResponse,
-        },
-        code if code == AbiCode::Forbidden as i32 => CallError::Loop(service),
-        _ => CallError::Broken { service, source },
-    }
 }

@@ -15,10 +15,9 @@ use offload::polls::{PollSite, watch_polls};
 use offload::{FairPermit, ShareKey};
 use sandbox::{CacheKey, Store};
 
-use crate::guest::QueryGuest;
-use crate::random::RandomMap;
-use crate::run::EntryPoints;
-use crate::token::SessionId;
+use super::instantiate::EntryPoints;
+use crate::host::QueryGuest;
+use crate::program::{RandomMap, SessionId};
 
 /// The maximum growth of an instance, in bytes of linear memory.
 pub(crate) const MAX_GROWTH: usize = 512 << 10;

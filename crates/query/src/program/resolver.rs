@@ -7,14 +7,13 @@ use sandbox::{CacheKey, DiskEntryName};
 use services::RequestCall;
 use sha2::{Digest, Sha256};
 
-use crate::ask::{ProgramLanguage, ProgramSource};
-use crate::blocked::BlockedPrograms;
-use crate::cached::{CacheAsk, CacheMode, CachedProgramReference};
-use crate::config::AllowedPrograms;
-use crate::owner::{OwnerPrefix, ProgramHash, ProgramOwner, token_holder};
+use super::blocked::BlockedPrograms;
+use super::owner::{OwnerPrefix, ProgramOwner, token_holder};
+use super::source::{CacheRequest, CachedProgramReference, ProgramHash, ProgramLanguage, ProgramSource};
+use super::token::{SessionId, TokenContents, TokenIdentity, TokenSealer, now_seconds};
+use super::trust::{SigningKeys, TrustedKey};
+use crate::config::{AllowedPrograms, CacheMode};
 use crate::problem::QueryError;
-use crate::token::{SessionId, TokenContents, TokenIdentity, TokenSealer, now_seconds};
-use crate::trust::{SigningKeys, TrustedKey};
 
 /// A resolved program, with the client's rights to run it.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ impl ProgramResolver<'_> {
             (
                 None,
                 None,
-                Some(CacheAsk { program_reference: Some(CachedProgramReference::Hash(hash)), .. }),
+                Some(CacheRequest { program_reference: Some(CachedProgramReference::Hash(hash)), .. }),
             ) => *hash,
             _ => return Err(QueryError::NoProgram),
         };
@@ -123,7 +122,7 @@ impl ProgramResolver<'_> {
         call: &RequestCall,
         now: u32,
     ) -> Result<Option<VerifiedToken>, QueryError> {
-        let Some(CacheAsk { program_reference: Some(CachedProgramReference::Token(text)), .. }) =
+        let Some(CacheRequest { program_reference: Some(CachedProgramReference::Token(text)), .. }) =
             &which.cache
         else {
             return Ok(None);

@@ -1,0 +1,3 @@
+//! Tests of several modules of the crate.
+
+mod fuzz;
