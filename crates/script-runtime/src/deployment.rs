@@ -1,25 +1,42 @@
 //! A deployed service: its state, its workers, and the active program. There is one deployment for each name,
 //! across configs: a changed config takes it over, and a changed script replaces the old one once a worker
 //! has loaded it.
+//!
+//! `generation.rs` contains the active program, `path_table.rs` selects the handler of a request, and
+//! `modules.rs` finds the modules that a script imports.
+
+mod generation;
+mod modules;
+mod path_table;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use arc_swap::ArcSwapOption;
 use script::ScriptProgram;
 use tokio::sync::watch;
 
-use crate::generation::{ProgramGeneration, worker_program};
-use crate::modules::ScriptModule;
 use crate::problem::ScriptError;
-use crate::scripts::ScriptRuntime;
-use crate::state::{self, StatePlan, StateSettings};
-use crate::workers::{PoolStats, ProgramLoadStatus, WorkerPool, WorkerPoolSize};
+use crate::state::{self, StatePlan, StateRegistry, StateSettings};
+use crate::workers::{PoolStats, ProgramLoadStatus, WorkerHost, WorkerPool, WorkerPoolSize};
+pub(crate) use generation::ProgramGeneration;
+use generation::{load_failure_position, worker_program};
+pub use modules::{ScriptModule, imported_modules};
+pub(crate) use path_table::{RoutingResult, literal_resources};
+
+/// The context that all deployments share.
+pub(crate) struct DeploymentContext {
+    pub(crate) host: Arc<WorkerHost>,
+    pub(crate) states: StateRegistry,
+    programs: AtomicU32,
+}
 
 /// A deployed service.
 pub(crate) struct ScriptDeployment {
     name: Arc<str>,
-    scripts: Arc<ScriptRuntime>,
+    context: Arc<DeploymentContext>,
     /// Locked while a deployment is in progress.
     state: tokio::sync::Mutex<PreservedDeployment>,
     current: ArcSwapOption<ProgramGeneration>,
@@ -60,11 +77,22 @@ pub(crate) struct DeploymentPlans {
     pub(crate) settings: StateSettings,
 }
 
+impl DeploymentContext {
+    pub(crate) fn new(host: Arc<WorkerHost>, states: StateRegistry) -> Arc<Self> {
+        Arc::new(Self { host, states, programs: AtomicU32::new(0) })
+    }
+
+    /// Returns a number that no earlier program of this gateway had.
+    fn next_program_number(&self) -> u32 {
+        self.programs.fetch_add(1, Relaxed).wrapping_add(1)
+    }
+}
+
 impl ScriptDeployment {
-    pub(crate) fn new(name: &str, scripts: &Arc<ScriptRuntime>) -> Arc<Self> {
+    pub(crate) fn new(name: &str, context: &Arc<DeploymentContext>) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
-            scripts: Arc::clone(scripts),
+            context: Arc::clone(context),
             state: tokio::sync::Mutex::default(),
             current: ArcSwapOption::empty(),
             blocked_reason: watch::Sender::new(None),
@@ -157,7 +185,7 @@ impl ScriptDeployment {
             Some((pool, known)) if *known == home => Arc::clone(pool),
             _ => self.start_pool(&home),
         };
-        let number = self.scripts.next_program_number();
+        let number = self.context.next_program_number();
         let source = worker_program(number, &program, service, &home.folder.to_string_lossy());
         let strikes = Arc::clone(&source.strikes);
         match pool.load(source).await {
@@ -165,14 +193,14 @@ impl ScriptDeployment {
             ProgramLoadStatus::NotLoaded => return Err("no worker loaded it".to_owned()),
             ProgramLoadStatus::Broken { message, stack } => {
                 pool.unload(number);
-                let at = crate::generation::load_failure_position(&program, &stack);
+                let at = load_failure_position(&program, &stack);
                 return Err(format!("{at}: {message}"));
             }
         }
         let planned = StatePlan::from(&program.services[service]);
         let edition = match &kept.state {
             Some(state) => Ok(state.reload(planned)),
-            None => match self.scripts.states.open_service(planned, settings).await {
+            None => match self.context.states.open_service(planned, settings).await {
                 Ok(state) => Ok(kept.state.insert(state).edition()),
                 Err(error) => Err(error),
             },
@@ -191,9 +219,9 @@ impl ScriptDeployment {
     }
 
     fn start_pool(&self, home: &DeploymentProperties) -> Arc<WorkerPool> {
-        let (states, folder) = (self.scripts.states.clone(), home.folder.clone());
+        let (states, folder) = (self.context.states.clone(), home.folder.clone());
         WorkerPool::start(
-            &self.scripts.host,
+            &self.context.host,
             &self.name,
             folder,
             home.size,

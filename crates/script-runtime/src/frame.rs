@@ -4,8 +4,12 @@
 //! Outgoing frames are written into one buffer for each worker, however many frames a turn makes; a large
 //! body or state is queued separately and never copied. Incoming frames are untrusted, since a script can
 //! take over its worker: parsing returns errors and never panics. `worker/frames.js` is the counterpart.
+//!
+//! `incoming.rs` parses frames, `outgoing.rs` writes them, and `json_index.rs` bounds the indexes of JSON
+//! texts.
 
 mod incoming;
+pub(crate) mod json_index;
 mod outgoing;
 
 pub(crate) use incoming::{
@@ -18,7 +22,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use json::{JsonDocument, PartialChecker};
 
-use crate::index::build_index;
+use json_index::build_index;
 
 /// The maximum length of a frame from a worker.
 pub(crate) const MAX_FRAME_LENGTH: usize = 256 << 20;

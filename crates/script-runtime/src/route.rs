@@ -1,4 +1,6 @@
-//! A script route: its configuration, and the processing of a client's request.
+//! A script route: its configuration, and the processing of a client's request. `worker_queue.rs` sheds load.
+
+mod worker_queue;
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -20,20 +22,18 @@ use services::{
 };
 
 use crate::config::ScriptOptions;
-use crate::deployment::{DeploymentPlans, DeploymentProperties, ScriptDeployment};
-use crate::generation::ProgramGeneration;
-use crate::modules::{self, ScriptModule};
-use crate::outbound_call::ExternalCalls;
+use crate::deployment::{
+    self, DeploymentPlans, DeploymentProperties, ProgramGeneration, RoutingResult, ScriptDeployment,
+    ScriptModule,
+};
+use crate::http_message::script_request::{self, InvalidBody, ScriptRequest};
 use crate::problem::ScriptError;
-use crate::run::{self, RunCost, RunOrigin, RunRequest, RunResponse};
-use crate::script_request::{self, InvalidBody, ScriptRequest};
-use crate::scripts::ScriptRuntime;
-use crate::setup::RunSetup;
+use crate::run::outbound_call::ExternalCalls;
+use crate::run::{self, RunCost, RunOrigin, RunRequest, RunResponse, RunSetup};
+use crate::runtime::ScriptRuntime;
 use crate::state::{HeldLocks, StateSettings};
-use crate::table::{self, RoutingResult};
-use crate::worker_queue::WorkerQueue;
-use crate::worker_sandbox;
-use crate::workers::{PoolStats, WorkerPoolSize};
+use crate::workers::{self, PoolStats, WorkerPoolSize};
+use worker_queue::WorkerQueue;
 
 /// Reports the version of the state that a handler read or wrote, if the operator enables it.
 const VERSION: HeaderName = HeaderName::from_static("s-state-version");
@@ -136,9 +136,8 @@ impl ScriptRoute {
             mount,
             show_versions: options.show_versions,
         };
-        let modules = modules::imported_modules(&program, &folder);
-        let beside =
-            worker_sandbox::siblings_of_state(&folder, &ground.scripts.state_folder).unwrap_or_default();
+        let modules = deployment::imported_modules(&program, &folder);
+        let beside = workers::siblings_of_state(&folder, &ground.scripts.state_folder).unwrap_or_default();
         let is_other = |path: &PathBuf| path.file_name() != file.file_name();
         let numbered = |path: PathBuf| Some((std::fs::metadata(&path).ok()?.ino(), path));
         let beside =
@@ -164,9 +163,7 @@ impl ScriptRoute {
     pub fn activate(&self) {
         let (scripts, name) = (&self.setup.scripts, self.name());
         scripts.start_maintenance();
-        let deployment = self
-            .deployment
-            .get_or_init(|| scripts.get_or_create_deployment(name, || ScriptDeployment::new(name, scripts)));
+        let deployment = self.deployment.get_or_init(|| scripts.get_or_create_deployment(name));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let least = self.options.workers.min as usize;
         let size = WorkerPoolSize {
@@ -232,7 +229,7 @@ impl ScriptRoute {
     /// Returns the resources with literal paths: each path, prefixed with the route's path, and the methods
     /// of the resource.
     pub fn resources(&self) -> impl Iterator<Item = (String, String)> {
-        let resources = table::literal_resources(&self.program.services[self.service]);
+        let resources = deployment::literal_resources(&self.program.services[self.service]);
         resources.map(|(path, methods)| (format!("{}{path}", self.setup.mount), methods))
     }
 

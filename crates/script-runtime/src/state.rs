@@ -7,31 +7,25 @@
 //!
 //! - `tree.rs`, `object.rs`, `changes.rs`: values and change sets
 //! - `cell.rs`: a value, its durable part, and the difference to a worker's copy
-//! - `group.rs`: cells that are written together, versions, loading, leases; `commit.rs`: from a change set
-//!   to the disk
+//! - `groups.rs`: cells that are written together, versions, leases, commits, dynamic resources
 //! - `sizes.rs`: accounting of the state's size
-//! - `service_groups.rs`: the groups of a service, and their change on a reload; `instances.rs`: dynamic
-//!   resources
-//! - `held_locks.rs`: deadlock detection; `workers.rs`: the copies in workers; `lease_owner.rs`: the identity
-//!   of this
+//! - `plan.rs`: the state that a program declares; `service.rs`, `edition.rs`: the state of a service, and the
+//!   view of a program; `ticket.rs`: a run's access
+//! - `workers.rs`: the copies in workers; `keys.rs`: keys of the store; `lease_owner.rs`: the identity of this
 //!   gateway
 
 mod cell;
 mod changes;
-mod commit;
 mod edition;
 mod error;
 #[cfg(test)]
 pub(crate) mod fuzz;
-mod group;
-mod held_locks;
-mod instances;
+mod groups;
 mod keys;
 mod lease_owner;
 mod object;
 mod plan;
 mod service;
-mod service_groups;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -51,15 +45,16 @@ use services::UnfinishedResponse;
 use store::{CommitDurability, Store};
 
 use cell::DiscardedData;
-pub use commit::DurableCommit;
 pub use edition::{DeclarationResult, DynamicInstance, ResourceDeclaration, StateRequest, StateView};
 pub use error::StateError;
-pub use held_locks::HeldLocks;
+use groups::commit;
+pub use groups::commit::DurableCommit;
+pub use groups::held_locks::HeldLocks;
+use groups::service_groups::ServiceGroups;
 use keys::StoreKeys;
 use lease_owner::LeaseOwner;
 pub use plan::{CellScope, PlanCell, PlanHandler, PlanResource, StatePlan};
 pub use service::ServiceState;
-use service_groups::ServiceGroups;
 pub use ticket::{ReadTicket, WriteTicket};
 use workers::WorkerReplicas;
 pub use workers::{DiscardedKind, PrecedingFrame};

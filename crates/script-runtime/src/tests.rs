@@ -7,6 +7,7 @@ mod caching;
 mod calls;
 mod faulty_handlers;
 pub(crate) mod fixture;
+mod fuzz;
 mod inline_evaluation;
 mod listings;
 mod offloaded_work;

@@ -4,16 +4,19 @@
 //! Each script has its own workers, so that a misbehaving script does not affect the runs of others.
 //! `host.rs` is the context shared by all scripts, `worker.rs` the gateway's handle of a worker,
 //! `connection.rs` its connection, `process.rs` its process, `scale.rs` the number of workers, `strikes.rs`
-//! counts the workers that each handler ended, and `supervisor.rs` ends stuck workers. This file selects the
-//! worker for a run: the one with the lowest load, or for writers the one that their cells map to, since it
-//! already has their state.
+//! counts the workers that each handler ended, `availability.rs` notifies of free workers, `supervisor.rs`
+//! ends stuck workers, and `sandbox.rs` sandboxes worker processes. This file selects the worker for a run:
+//! the one with the lowest load, or for writers the one that their cells map to, since it already has their
+//! state.
 
+mod availability;
 mod connection;
 mod files;
 #[cfg(test)]
 mod fuzz;
 mod host;
 mod process;
+mod sandbox;
 mod scale;
 mod strikes;
 mod supervisor;
@@ -32,13 +35,15 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::frame::DiscardKind;
 use crate::work::spawn;
+use availability::AvailabilityNotifier;
 use connection::WorkerEvent;
 use host::ScriptHome;
 pub(crate) use host::WorkerHost;
 pub(crate) use process::LaunchCommand;
 pub use process::{NoEngine, WorkerLauncher};
+pub use sandbox::exec_sandboxed;
+pub(crate) use sandbox::siblings_of_state;
 pub(crate) use strikes::HandlerStrikes;
-use supervisor::AvailabilityNotifier;
 pub(crate) use worker::{ProgramLoadStatus, RunEvent, ScriptWorker, WorkerLoss, WorkerSlot};
 
 /// A program is broken if this many workers were damaged while they loaded it.

@@ -1,81 +1,46 @@
 //! Resource calls of a run. External calls are futures of the run's own task; calls to the same service are
-//! runs of their own, each in a task, since they can nest a hundred thousand deep. A waiting call never
-//! occupies a slot that another one waits for.
+//! runs of their own, each in a task, see `internal_call.rs`. A waiting call never occupies a slot that
+//! another one waits for.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use http::HeaderMap;
-use services::{ToProblem, process_text};
+use services::RequestCall;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::{RunOrigin, RunRequest, ScriptRun, handle_run_request};
+use super::call_result::{CallResult, refused_reply, send_call_result, validate_result};
+use super::internal_call::{InternalCall, MAX_URL};
+use super::outbound_call::{OutboundCall, is_safe};
+use super::run_context::RunContext;
+use super::state_access::RunStateAccess;
+use super::worker_session::WorkerSession;
+use super::{RunOrigin, RunSetup};
 use crate::frame::{CallReply, DeclareMessage, FramePayload, ResourceCall};
-use crate::generation::ProgramGeneration;
-use crate::handler_reply::{HandlerReply, failed_reply};
-use crate::location::RedirectTarget;
-use crate::outbound_call::{OutboundCall, REDIRECTS, error_reply, is_safe};
+use crate::http_message::handler_reply::{HandlerReply, failed_reply};
+use crate::http_message::script_request::ScriptRequest;
 use crate::problem::ScriptError;
-use crate::script_request::{self, ScriptRequest};
-use crate::scripts::InternalCallPermit;
-use crate::setup::RunSetup;
-use crate::state::{self, DurableCommit, ResourceDeclaration};
+use crate::state::{ResourceDeclaration, StateError};
 use crate::work::spawn;
-use crate::workers::WorkerSlot;
 
 /// The calls of a run.
 #[derive(Default)]
 pub(super) struct RunCalls {
     /// External calls, and calls whose response is passed to the client.
-    pub(super) external: FuturesUnordered<BoxFuture<'static, CallResult>>,
+    external: FuturesUnordered<BoxFuture<'static, CallResult>>,
     /// Tasks of internal calls, which are aborted if this run is cancelled.
     internal_tasks: Vec<AbortHandle>,
     made_calls: u32,
     /// Results of calls that were made before the run entered a worker, by call site: these calls are not
     /// repeated.
-    pub(super) fetched_results: Vec<(u32, CallReply, FramePayload)>,
+    fetched_results: Vec<(u32, CallReply, FramePayload)>,
     /// The last error of each refused declaration, by its site.
-    pub(super) refused_declarations: HashMap<u32, state::StateError>,
-}
-
-/// The maximum length of a URL, as for external calls. A longer redirect is not followed.
-const MAX_URL: usize = u16::MAX as usize - 1;
-
-/// The result of a call.
-pub(super) enum CallResult {
-    /// For the handler.
-    Done { call: u32, outcome: CallReply, body: FramePayload },
-    /// For the client, bypassing the handler.
-    PassedThrough { call: u32, reply: HandlerReply },
-    /// The result of a declaration.
-    Declared { call: u32, site: u32, refused: Option<state::StateError> },
-}
-
-impl CallResult {
-    /// The length of its body.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Done { body, .. } => body.bytes.len(),
-            Self::PassedThrough { .. } | Self::Declared { .. } => 0,
-        }
-    }
-}
-
-/// A call to the same service.
-struct InternalCall {
-    setup: Arc<RunSetup>,
-    generation: Arc<ProgramGeneration>,
-    origin: RunOrigin,
-    /// The request, except for parameters in its path.
-    request: ScriptRequest,
-    /// The caller's commit that is not durable yet: the callee must see the caller's writes.
-    after_commit: Option<DurableCommit>,
-    _permit: InternalCallPermit,
+    refused_declarations: HashMap<u32, StateError>,
 }
 
 impl Drop for RunCalls {
@@ -91,63 +56,88 @@ impl RunCalls {
         *self = Self::default();
         (self.made_calls, self.fetched_results) = (made, fetched);
     }
-}
 
-impl ScriptRun {
+    /// Polls for the next result. Pending if there is no call that the run itself waits for.
+    pub(super) fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<CallResult> {
+        if self.external.is_empty() {
+            return Poll::Pending;
+        }
+        match self.external.poll_next_unpin(context) {
+            Poll::Ready(Some(result)) => Poll::Ready(result),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Keeps the result of a call that was made before the run entered a worker.
+    pub(super) fn store_fetched_result(&mut self, site: u32, outcome: CallReply, body: FramePayload) {
+        self.fetched_results.push((site, outcome, body));
+    }
+
+    /// The last error of the declaration at this site, if one was refused.
+    pub(super) fn refused_declaration(&self, site: u32) -> Option<&StateError> {
+        self.refused_declarations.get(&site)
+    }
+
     /// Handles a resource call of the handler.
-    pub(super) fn start_call(&mut self, call: ResourceCall) -> Result<(), ScriptError> {
-        let limit = self.setup.limits.calls;
-        self.calls.made_calls += 1;
-        if self.calls.made_calls > limit {
-            let at = self.generation.error_origin(self.handler, call.site, "");
+    pub(super) fn start_call(
+        &mut self,
+        run: &RunContext,
+        session: &mut WorkerSession,
+        state: &RunStateAccess,
+        call: ResourceCall,
+    ) -> Result<(), ScriptError> {
+        let limit = run.setup.limits.calls;
+        self.made_calls += 1;
+        if self.made_calls > limit {
+            let at = run.error_origin(call.site, "");
             return Err(ScriptError::Calls { at, limit });
         }
         let Some(method) = script::HandlerMethod::ALL.get(usize::from(call.method)).copied() else {
-            let at = self.generation.error_origin(self.handler, call.site, "");
+            let at = run.error_origin(call.site, "");
             return Err(ScriptError::Protocol { at, message: format!("{} is not a method", call.method) });
         };
-        self.is_repeatable &= is_safe(method);
-        let Some(entered) = &self.dispatched else { return Ok(()) };
-        entered.slot.begin_wait();
+        if !is_safe(method) {
+            session.forbid_repetition();
+        }
+        let Some(slot) = session.slot() else { return Ok(()) };
+        slot.begin_wait();
         let (number, passes, is_unread) = (call.number, call.passes_through, call.is_unread);
-        if let Some((_, outcome, body)) =
-            self.calls.fetched_results.iter().find(|(site, ..)| *site == call.site)
-        {
-            let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
+        if let Some((_, outcome, body)) = self.fetched_results.iter().find(|(site, ..)| *site == call.site) {
+            let (setup, origin) = (Arc::clone(&run.setup), Arc::clone(&run.origin.call));
             let (outcome, body) = (outcome.clone(), body.clone());
             let fetched = async move {
                 let (outcome, body) = validate_result(&setup, &origin, outcome, body, is_unread).await;
                 CallResult::Done { call: number, outcome, body }
             };
-            self.calls.external.push(fetched.boxed());
+            self.external.push(fetched.boxed());
             return Ok(());
         }
         if call.url.len() > MAX_URL {
             let text = format!("the URL has {} bytes, more than the maximum of {MAX_URL}", call.url.len());
-            send_call_result(&entered.slot, number, &CallReply::Refused(403, text), FramePayload::default());
+            send_call_result(slot, number, &CallReply::Refused(403, text), FramePayload::default());
             return Ok(());
         }
         if !call.url.starts_with('/') {
             let errand = OutboundCall { method, url: call.url, body: call.body };
             let call = match passes {
-                true => passed_through_call(&self.setup, &self.origin.call, number, errand),
-                false => external_call(&self.setup, &self.origin.call, number, is_unread, errand),
+                true => passed_through_call(&run.setup, &run.origin.call, number, errand),
+                false => external_call(&run.setup, &run.origin.call, number, is_unread, errand),
             };
-            self.calls.external.push(call);
+            self.external.push(call);
             return Ok(());
         }
-        let Some(internal) = self.setup.scripts.acquire_internal_call() else {
-            let error = ScriptError::InternalCalls { limit: self.setup.scripts.max_internal_calls() };
-            send_call_result(&entered.slot, number, &refused_reply(&error), FramePayload::default());
+        let Some(internal) = run.setup.scripts.acquire_internal_call() else {
+            let error = ScriptError::InternalCalls { limit: run.setup.scripts.max_internal_calls() };
+            send_call_result(slot, number, &refused_reply(&error), FramePayload::default());
             return Ok(());
         };
         let inside = InternalCall {
-            setup: Arc::clone(&self.setup),
-            generation: Arc::clone(&self.generation),
+            setup: Arc::clone(&run.setup),
+            generation: Arc::clone(&run.generation),
             origin: RunOrigin {
-                held_locks: self.held_locks.clone(),
+                held_locks: state.held_locks().clone(),
                 response_deadline: None,
-                ..self.origin.clone()
+                ..run.origin.clone()
             },
             request: ScriptRequest {
                 method,
@@ -156,15 +146,15 @@ impl ScriptRun {
                 headers: HeaderMap::new(),
                 body: call.body,
             },
-            after_commit: self.pending_commit.clone(),
-            _permit: internal,
+            after_commit: state.pending_commit().cloned(),
+            permit: internal,
         };
         if passes {
             let (send, receive) = oneshot::channel();
             let task = spawn(inside.into_pass_task(number, send)).abort_handle();
-            self.calls.internal_tasks.push(task);
+            self.internal_tasks.push(task);
             let lost = || failed_reply(502, "the call was cancelled");
-            self.calls.external.push(
+            self.external.push(
                 async move {
                     receive.await.unwrap_or_else(|_| {
                         let (outcome, body) = lost();
@@ -174,20 +164,26 @@ impl ScriptRun {
                 .boxed(),
             );
         } else {
-            let place = Arc::downgrade(&entered.slot);
-            let task = spawn(inside.into_call_task(number, is_unread, place)).abort_handle();
-            push_unfinished(&mut self.calls.internal_tasks, task, AbortHandle::is_finished);
+            let slot = Arc::downgrade(slot);
+            let task = spawn(inside.into_call_task(number, is_unread, slot)).abort_handle();
+            push_unfinished(&mut self.internal_tasks, task, AbortHandle::is_finished);
         }
         Ok(())
     }
 
     /// Handles the declaration of a nested resource: a separate commit, which the handler waits for.
-    pub(super) fn start_declaration(&mut self, declare: DeclareMessage) {
-        self.is_repeatable = false;
-        let Some(entered) = &self.dispatched else { return };
-        entered.slot.begin_wait();
-        let (generation, after) = (Arc::clone(&self.generation), self.pending_commit.clone());
-        self.calls.external.push(
+    pub(super) fn start_declaration(
+        &mut self,
+        run: &RunContext,
+        session: &mut WorkerSession,
+        state: &RunStateAccess,
+        declare: DeclareMessage,
+    ) {
+        session.forbid_repetition();
+        let Some(slot) = session.slot() else { return };
+        slot.begin_wait();
+        let (generation, after) = (Arc::clone(&run.generation), state.pending_commit().cloned());
+        self.external.push(
             async move {
                 let declaration = ResourceDeclaration {
                     resource: usize::from(declare.resource),
@@ -203,65 +199,37 @@ impl ScriptRun {
         );
     }
 
-    /// Handles the result of a call; returns the response, if this was the response and it may be sent.
-    pub(super) async fn handle_call_result(
+    /// Sends the result of a call to the handler; returns the response, if it bypasses the handler.
+    pub(super) fn deliver_result(
         &mut self,
-        back: CallResult,
-    ) -> Result<Option<HandlerReply>, ScriptError> {
-        let Some(entered) = &self.dispatched else { return Ok(None) };
-        match back {
+        session: &WorkerSession,
+        result: CallResult,
+    ) -> Option<HandlerReply> {
+        let slot = session.slot()?;
+        match result {
             CallResult::Done { call, outcome, body } => {
-                send_call_result(&entered.slot, call, &outcome, body);
-                Ok(None)
+                send_call_result(slot, call, &outcome, body);
+                None
             }
             CallResult::PassedThrough { call, reply } => {
-                send_call_result(&entered.slot, call, &CallReply::PassedThrough, FramePayload::default());
-                self.accept_reply(reply).await
+                send_call_result(slot, call, &CallReply::PassedThrough, FramePayload::default());
+                Some(reply)
             }
             CallResult::Declared { call, site, refused } => {
                 let outcome = refused.as_ref().map_or(CallReply::Ok, |error| {
                     CallReply::Refused(error.status(), format!("{error} ({})", error.code()))
                 });
-                send_call_result(&entered.slot, call, &outcome, FramePayload::default());
-                self.calls.refused_declarations.extend(refused.map(|error| (site, error)));
-                Ok(None)
+                send_call_result(slot, call, &outcome, FramePayload::default());
+                self.refused_declarations.extend(refused.map(|error| (site, error)));
+                None
             }
         }
     }
 }
 
-/// Returns the result of a call for its handler. A body that no code reads is copied into a response
-/// unchanged, so it is validated here, a long one in the pool; otherwise the worker validates it.
-async fn validate_result(
-    setup: &RunSetup,
-    call: &services::RequestCall,
-    outcome: CallReply,
-    body: FramePayload,
-    is_unread: bool,
-) -> (CallReply, FramePayload) {
-    if !is_unread || outcome != CallReply::Ok {
-        return (outcome, body);
-    }
-    let (text, pool) = (body.clone(), &setup.scripts.offload);
-    match process_text(pool, "script-check", call, body.bytes.len(), move || text.validate()).await {
-        Ok(Ok(())) => (outcome, body),
-        Ok(Err(error)) => {
-            let message = format!("the answer is not the JSON that its type claims: {error}");
-            (CallReply::Failed(502, message), body)
-        }
-        Err(error) => error_reply(&error),
-    }
-}
-
-/// Sends the result of a call to the handler.
-fn send_call_result(place: &WorkerSlot, call: u32, outcome: &CallReply, body: FramePayload) {
-    place.end_wait();
-    place.worker.send_frames(|out| out.put_call_result(place.run, call, outcome, body));
-}
-
 fn external_call(
     setup: &Arc<RunSetup>,
-    allowance: &Arc<services::RequestCall>,
+    allowance: &Arc<RequestCall>,
     call: u32,
     is_unread: bool,
     errand: OutboundCall,
@@ -278,7 +246,7 @@ fn external_call(
 /// Makes a call whose response goes to the client.
 fn passed_through_call(
     setup: &Arc<RunSetup>,
-    allowance: &Arc<services::RequestCall>,
+    allowance: &Arc<RequestCall>,
     call: u32,
     errand: OutboundCall,
 ) -> BoxFuture<'static, CallResult> {
@@ -292,85 +260,6 @@ fn passed_through_call(
     .boxed()
 }
 
-impl InternalCall {
-    /// Boxed rather than an `async fn`, since runs call runs.
-    fn into_call_task(self, call: u32, is_unread: bool, place: Weak<WorkerSlot>) -> BoxFuture<'static, ()> {
-        async move {
-            let (setup, origin) = (Arc::clone(&self.setup), Arc::clone(&self.origin.call));
-            let path = self.request.path.split('?').next().unwrap_or_default();
-            let method = self.request.method;
-            let what = format!("{} {path}", method.as_str());
-            let (outcome, body) = match self.send_request().await {
-                Ok(reply) => {
-                    let (limit, pool) = (setup.limits.upstream_bytes.0, &setup.scripts.offload);
-                    let delivered =
-                        reply.into_call_reply((method, what.as_str()), limit, pool, &origin).await;
-                    delivered.unwrap_or_else(|error| error_reply(&error))
-                }
-                Err(error) => (refused_reply(&error), FramePayload::default()),
-            };
-            let (outcome, body) = validate_result(&setup, &origin, outcome, body, is_unread).await;
-            if let Some(place) = place.upgrade() {
-                send_call_result(&place, call, &outcome, body);
-            }
-        }
-        .boxed()
-    }
-
-    fn into_pass_task(self, call: u32, back: oneshot::Sender<CallResult>) -> BoxFuture<'static, ()> {
-        async move {
-            let _ = back.send(match self.send_request().await {
-                Ok(reply) => CallResult::PassedThrough { call, reply },
-                Err(error) => {
-                    CallResult::Done { call, outcome: refused_reply(&error), body: FramePayload::default() }
-                }
-            }); // The caller is gone.
-        }
-        .boxed()
-    }
-
-    /// Makes the request, and follows redirects within the service under the same rules as external ones.
-    async fn send_request(self) -> Result<HandlerReply, ScriptError> {
-        let Self { setup, generation, origin, request: mut ask, after_commit: after, _permit: _internal } =
-            self;
-        if let Some(after) = after {
-            after.wait().await?;
-        }
-        if let Some((path, query)) = ask.path.split_once('?') {
-            let (path, query) = (path.to_owned(), parse_parameters(&setup, &origin.call, query).await?);
-            ask = ScriptRequest { path, query, ..ask };
-        }
-        for _ in 0..REDIRECTS {
-            let (method, from) = (ask.method, ask.path.clone());
-            let asked = RunRequest {
-                setup: Arc::clone(&setup),
-                generation: Arc::clone(&generation),
-                origin: origin.clone(),
-                request: ask,
-            };
-            let reply = match handle_run_request(asked).await {
-                Ok(answered) => answered.reply,
-                Err(failure) => return Err(failure.error),
-            };
-            let location = reply.location().filter(|_| is_safe(method));
-            let location = match location.map(|to| RedirectTarget::resolve(to, &from)) {
-                Some(RedirectTarget::SameAuthority(location)) if location.len() <= MAX_URL => location,
-                _ => return Ok(reply),
-            };
-            let (path, query) = location.split_once('?').unwrap_or((&location, ""));
-            let (path, query) = (path.to_owned(), parse_parameters(&setup, &origin.call, query).await?);
-            ask = ScriptRequest {
-                method,
-                path,
-                query,
-                headers: HeaderMap::new(),
-                body: FramePayload::default(),
-            };
-        }
-        Err(ScriptError::Loop(format!("stopped after {REDIRECTS} redirects")))
-    }
-}
-
 /// Adds an item to a list. Finished items are removed only when the list is full, and then there is room for
 /// at least as many as remain, so that the work for each item is constant on average.
 fn push_unfinished<T>(items: &mut Vec<T>, item: T, is_finished: impl Fn(&T) -> bool) {
@@ -379,21 +268,6 @@ fn push_unfinished<T>(items: &mut Vec<T>, item: T, is_finished: impl Fn(&T) -> b
         items.reserve(items.len());
     }
     items.push(item);
-}
-
-/// Converts the query parameters of a URL to JSON.
-async fn parse_parameters(
-    setup: &RunSetup,
-    call: &services::RequestCall,
-    query: &str,
-) -> Result<Bytes, ScriptError> {
-    let read = script_request::query_to_json_pooled(&setup.scripts.offload, call, query).await;
-    read.map_err(|_| services::UnfinishedResponse.into())
-}
-
-/// Converts an error for the calling handler, in full, since both belong to the same script.
-fn refused_reply(error: &ScriptError) -> CallReply {
-    CallReply::Refused(error.status().as_u16(), format!("{error} ({})", error.code()))
 }
 
 #[cfg(test)]

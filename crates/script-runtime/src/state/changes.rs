@@ -9,7 +9,7 @@ use bytes::Bytes;
 use json::{JsonDocument, JsonNumber, ValueKind};
 
 use super::tree::{self, EditError, EditUndo, StateValue, TreeStep, WorkAllowance};
-use crate::index::build_index;
+use crate::frame::json_index::build_index;
 
 /// The reason why a change set is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

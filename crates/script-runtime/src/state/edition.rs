@@ -11,19 +11,19 @@ use store::WriteBatch;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::cell::MAX_LOCKED_TEXT;
-use super::commit::DurableCommit;
 use super::error::StateError;
-use super::group::{CellGroup, CellGroupState};
-use super::held_locks::HeldLocks;
-use super::instances::{
+use super::groups::commit::DurableCommit;
+use super::groups::group::{CellGroup, CellGroupState};
+use super::groups::held_locks::HeldLocks;
+use super::groups::instances::{
     InstanceRecord, MAX_CAPTURES, RegisteredInstance, check_path, encode_record, instance_size,
 };
+use super::groups::service_groups::ServiceGroups;
 use super::plan::{CellScope, PlanResource, StatePlan};
-use super::service_groups::ServiceGroups;
 use super::sizes::entry_size;
 use super::ticket::{ReadTicket, WriteTicket};
 use super::workers::PrecedingFrame;
-use crate::index::build_index;
+use crate::frame::json_index::build_index;
 use crate::work::spawn;
 
 /// The state as seen by one program. Its runs keep it even after the program has changed.

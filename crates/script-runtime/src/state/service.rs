@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::StateSettings;
 use super::edition::StateView;
+use super::groups::service_groups::ServiceGroups;
 use super::plan::StatePlan;
-use super::service_groups::ServiceGroups;
 
 /// The state of an S service. Clones share it.
 #[derive(Clone, Debug)]

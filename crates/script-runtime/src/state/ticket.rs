@@ -8,10 +8,10 @@ use services::UnfinishedResponse;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::cell::{MAX_LOCKED_TEXT, StateCell};
-use super::commit::{DurableCommit, InstanceRemoval};
 use super::error::StateError;
-use super::group::{CellGroup, CellGroupInner};
-use super::held_locks::HeldLocks;
+use super::groups::commit::{DurableCommit, InstanceRemoval};
+use super::groups::group::{CellGroup, CellGroupInner};
+use super::groups::held_locks::HeldLocks;
 use super::tree::WorkAllowance;
 use super::workers::{PrecedingFrame, ShipmentRoom};
 use crate::work::spawn;

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 use super::fixture::offload_pool;
 use crate::frame::{CallReply, FramePayload};
-use crate::outbound_call::{ExternalCalls, OutboundCall, REDIRECTS};
+use crate::run::outbound_call::{ExternalCalls, OutboundCall, REDIRECTS};
 
 const SECRET: &str = "the-operators-secret";
 const TOKEN: &str = "Bearer the-clients-token";

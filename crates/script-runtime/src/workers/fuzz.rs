@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use super::connection::{WorkerConnection, WorkerEvent};
 use super::worker::{RunEvent, ScriptWorker, WorkerSlot};
 use crate::frame::{FrameReader, HandlerAnswer, OutgoingBytes, WorkerMessage};
-use crate::handler_reply::HandlerReply;
+use crate::http_message::handler_reply::HandlerReply;
 use crate::state::fuzz::check_change_set;
 
 /// Parses a stream; returns the frames, and whether a protocol error follows them.

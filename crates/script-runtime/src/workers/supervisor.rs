@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::net::UnixStream;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
@@ -41,33 +41,6 @@ const MAX_START_DELAY: Duration = Duration::from_secs(10);
 const SEND_BUFFER: usize = 512 << 10;
 /// The number of consecutive checks without a run after which a reserved worker is ended.
 const IDLE_CHECKS: u32 = 60;
-
-/// Notifies the tasks that wait for a worker to become available.
-#[derive(Clone, Debug, Default)]
-pub(super) struct AvailabilityNotifier(Arc<watch::Sender<()>>);
-
-/// A subscription to such notifications.
-pub(super) struct AvailabilityListener(watch::Receiver<()>);
-
-impl AvailabilityNotifier {
-    pub(super) fn notify(&self) {
-        self.0.send_replace(());
-    }
-
-    /// Subscribes to future notifications.
-    pub(super) fn subscribe(&self) -> AvailabilityListener {
-        AvailabilityListener(self.0.subscribe())
-    }
-}
-
-impl AvailabilityListener {
-    /// Waits for the next notification; never returns once the sender is dropped.
-    pub(super) async fn notified(&mut self) {
-        if self.0.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
 
 /// The observations of a worker at the last check.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use futures_util::task::AtomicWaker;
 use tokio::sync::watch;
 
-use super::supervisor::AvailabilityNotifier;
+use super::availability::AvailabilityNotifier;
 use crate::frame::{HandlerFailure, OutgoingBytes, WorkerMessage};
 
 /// The bytes of long frames in mailboxes above which a worker's connection is not read: runs parse them one

@@ -12,7 +12,7 @@ use super::{
     CellScope, StateFixture, StateSettings, counter_plan, offload_pool, plan_cell, read_ticket, set_value,
     test_plan, write_ticket,
 };
-use crate::state::group::UNSYNCED_EPOCH;
+use crate::state::groups::group::UNSYNCED_EPOCH;
 use crate::state::{HeldLocks, StateRegistry};
 
 #[tokio::test]

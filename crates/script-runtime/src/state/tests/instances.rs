@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{
     StateFixture, StateSettings, plan_cell, read_ticket, set_value, state_request, test_plan, write_ticket,
 };
-use crate::state::instances::{MAX_CAPTURES, MAX_PATH, encode_record};
+use crate::state::groups::instances::{MAX_CAPTURES, MAX_PATH, encode_record};
 use crate::state::{
     CellScope, DeclarationResult, DynamicInstance, HeldLocks, PrecedingFrame, ResourceDeclaration,
     StateError, StatePlan, StateView,

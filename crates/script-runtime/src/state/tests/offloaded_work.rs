@@ -18,8 +18,8 @@ use super::{
     StateFixture, StateSettings, counter_plan, plan_cell, read_ticket, set_value, test_plan, write_ticket,
 };
 use crate::state::cell::MAX_LOCKED_TEXT;
-use crate::state::group::{CELLS_PER_PAGE, CellGroupState, UNSYNCED_EPOCH};
-use crate::state::instances::encode_record;
+use crate::state::groups::group::{CELLS_PER_PAGE, CellGroupState, UNSYNCED_EPOCH};
+use crate::state::groups::instances::encode_record;
 use crate::state::{CellScope, DurableCommit, HeldLocks, StateError, StatePlan};
 
 /// The number of items of a long list: its text is long, and so is its removal.

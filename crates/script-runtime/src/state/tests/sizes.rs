@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::instances::{declare_new, nested_plan};
 use super::{StateFixture, StateSettings, counter_plan, set_value, write_ticket};
-use crate::state::instances::MAX_CAPTURES;
+use crate::state::groups::instances::MAX_CAPTURES;
 use crate::state::sizes::entry_size;
 use crate::state::{HeldLocks, ResourceDeclaration, StateError, StatePlan, StateView};
 

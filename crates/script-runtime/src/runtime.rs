@@ -11,7 +11,7 @@ use offload::OffloadPool;
 use tokio::sync::Notify;
 
 use crate::config::{ScriptsConfig, StateDurability};
-use crate::deployment::ScriptDeployment;
+use crate::deployment::{DeploymentContext, ScriptDeployment};
 use crate::state::{self, StateRegistry};
 use crate::work::spawn;
 use crate::workers::{LaunchCommand, NoEngine, WorkerHost, WorkerLauncher};
@@ -21,8 +21,6 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// The context that all S services share. Created once; it outlives changes of the config.
 pub struct ScriptRuntime {
-    pub(crate) host: Arc<WorkerHost>,
-    pub(crate) states: StateRegistry,
     /// The folder of the state.
     pub(crate) state_folder: PathBuf,
     /// Heap of a worker, in bytes.
@@ -32,7 +30,7 @@ pub struct ScriptRuntime {
     max_internal_calls: u32,
     internal_calls: Arc<AtomicU32>,
     runs_in_flight: Arc<RunsInFlight>,
-    programs: AtomicU32,
+    deployment_context: Arc<DeploymentContext>,
     deployments: Mutex<HashMap<String, Weak<ScriptDeployment>>>,
     is_maintained: AtomicBool,
 }
@@ -88,16 +86,15 @@ impl ScriptRuntime {
             StateDurability::Machine => store::CommitDurability::Machine,
         };
         let states = StateRegistry::open(&kept, durability, offload.clone())?;
+        let host = WorkerHost::new(launch, config.workers as usize)?;
         Ok(Arc::new(Self {
-            host: WorkerHost::new(launch, config.workers as usize)?,
-            states,
             state_folder: kept,
             memory: config.memory.0,
             offload,
             max_internal_calls: config.internal_calls,
             internal_calls: Arc::default(),
             runs_in_flight: Arc::default(),
-            programs: AtomicU32::new(0),
+            deployment_context: DeploymentContext::new(host, states),
             deployments: Mutex::default(),
             is_maintained: AtomicBool::new(false),
         }))
@@ -106,14 +103,14 @@ impl ScriptRuntime {
     /// Prepares for shutdown: from now on, a lease is returned as soon as no writer uses it, so that another
     /// gateway can acquire it.
     pub async fn drain_leases(&self) {
-        self.states.drain().await;
+        self.deployment_context.states.drain().await;
     }
 
     /// Waits until all runs in flight have ended, and returns the leases. The caller ensures that no further
     /// runs start, and limits how long it waits.
     pub async fn drain(&self) {
         self.wait_idle().await;
-        self.states.drain().await;
+        self.deployment_context.states.drain().await;
     }
 
     /// Waits until no run is in flight, including runs that continue after their response.
@@ -135,38 +132,29 @@ impl ScriptRuntime {
     }
 
     /// Starts the background maintenance, once.
-    pub(crate) fn start_maintenance(self: &Arc<Self>) {
+    pub(crate) fn start_maintenance(&self) {
         if self.is_maintained.swap(true, Relaxed) {
             return;
         }
-        let scripts = Arc::downgrade(self);
+        let context = Arc::downgrade(&self.deployment_context);
         spawn(async move {
             let mut ticks = tokio::time::interval(TICK);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                let Some(states) = scripts.upgrade().map(|scripts| scripts.states.clone()) else { return };
+                let Some(states) = context.upgrade().map(|context| context.states.clone()) else { return };
                 states.tick(SystemTime::now()).await;
             }
         });
     }
 
-    /// Returns a number that no earlier program of this gateway had.
-    pub(crate) fn next_program_number(&self) -> u32 {
-        self.programs.fetch_add(1, Relaxed).wrapping_add(1)
-    }
-
     /// Returns the deployment with this name, or creates it.
-    pub(crate) fn get_or_create_deployment(
-        &self,
-        name: &str,
-        make: impl FnOnce() -> Arc<ScriptDeployment>,
-    ) -> Arc<ScriptDeployment> {
+    pub(crate) fn get_or_create_deployment(&self, name: &str) -> Arc<ScriptDeployment> {
         let mut deployments = self.lock_deployments();
         if let Some(known) = deployments.get(name).and_then(Weak::upgrade) {
             return known;
         }
-        let made = make();
+        let made = ScriptDeployment::new(name, &self.deployment_context);
         deployments.retain(|_, deployment| deployment.strong_count() > 0);
         deployments.insert(name.to_owned(), Arc::downgrade(&made));
         made

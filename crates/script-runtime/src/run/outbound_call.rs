@@ -16,9 +16,9 @@ use services::{
 };
 
 use crate::frame::{CallReply, FramePayload};
-use crate::handler_reply::{HandlerReply, failed_reply, limit_body, reply_from_status};
-use crate::location::RedirectTarget;
-use crate::script_request;
+use crate::http_message::handler_reply::{HandlerReply, failed_reply, limit_body, reply_from_status};
+use crate::http_message::location::RedirectTarget;
+use crate::http_message::script_request;
 
 /// The maximum number of redirects that are followed.
 pub(crate) const REDIRECTS: usize = 5;

@@ -36,7 +36,7 @@ fn an_answer_with_any_headers_is_converted_or_refused() {
     ::fuzz::check(words, |text: &[u8]| {
         let answer =
             HandlerAnswer { status: 200, headers: Bytes::copy_from_slice(text), ..HandlerAnswer::default() };
-        if let Ok(reply) = crate::handler_reply::HandlerReply::from_answer(answer) {
+        if let Ok(reply) = crate::http_message::handler_reply::HandlerReply::from_answer(answer) {
             reply.into_response("/shop", false);
         }
     });

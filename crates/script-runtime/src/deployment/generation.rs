@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicU32;
 use script::{ConcurrencyClass, InlinePlan, ResourceHandler, ScriptProgram, ScriptService, TextPosition};
 use serde_json::json;
 
+use super::path_table::PathTable;
 use crate::state::StateView;
-use crate::table::PathTable;
 use crate::workers::{HandlerStrikes, WorkerPool, WorkerProgram, WorkerSlot};
 
 /// A service of an active program.

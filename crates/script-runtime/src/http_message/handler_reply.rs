@@ -15,9 +15,9 @@ use serde_json::{Map, Value};
 use services::body::{self, read_limited};
 use services::{CallError, RequestCall, StreamedServiceBody};
 
+use super::location::encode_url;
+use super::script_request;
 use crate::frame::{self, CallReply, FramePayload, PayloadKind};
-use crate::location::encode_url;
-use crate::script_request;
 
 /// The headers of a resource's response that are passed through with its status and body, since they are
 /// needed to read the body.

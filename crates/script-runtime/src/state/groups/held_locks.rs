@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::error::StateError;
 use super::group::CellGroup;
+use crate::state::error::StateError;
 
 /// The groups that a run and its callers hold.
 #[derive(Clone, Debug, Default)]

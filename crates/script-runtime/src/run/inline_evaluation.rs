@@ -17,9 +17,9 @@ use script::inline_plan::{InlineOperation, ObjectEntry, UrlPiece, ValuePart};
 use serde_json::Value as JsonValue;
 use services::path::is_safe_segment;
 
+use super::outbound_call::OutboundCall;
 use crate::frame::{self, FramePayload};
-use crate::location::percent_encode;
-use crate::outbound_call::OutboundCall;
+use crate::http_message::location::percent_encode;
 
 /// Integers with up to this many digits have the same spelling in JSON and JavaScript.
 const MAX_PLAIN_DIGITS: usize = 15;
@@ -415,7 +415,7 @@ mod tests {
     use super::*;
 
     /// The expected results, shared with the worker's tests (rules.test.js).
-    const URL_CASES: &str = include_str!("../../../worker/tests/holes.json");
+    const URL_CASES: &str = include_str!("../../../../worker/tests/holes.json");
 
     /// Returns the URL of a call with this parameter value inserted after `before`.
     fn expand_url(before: &str, value: Option<&JsonValue>) -> Option<String> {

@@ -23,14 +23,14 @@ use store::{KeyLog, WriteLease};
 use tokio::sync::{Notify, OwnedMutexGuard, Semaphore};
 use tokio::task::yield_now;
 
-use super::StateShared;
-use super::cell::{CompactionCheck, DiscardedData, FoldedLog, MAX_LOCKED_TEXT, StateCell};
-use super::changes::ChangeSetError;
 use super::commit::SealedCommit;
-use super::error::StateError;
 use super::held_locks::GroupHold;
 use super::service_groups::{ServiceGroups, WriteDomain};
-use super::workers::DiscardedKind;
+use crate::state::StateShared;
+use crate::state::cell::{CompactionCheck, DiscardedData, FoldedLog, MAX_LOCKED_TEXT, StateCell};
+use crate::state::changes::ChangeSetError;
+use crate::state::error::StateError;
+use crate::state::workers::DiscardedKind;
 use crate::work::spawn;
 
 /// The duration of a lease.

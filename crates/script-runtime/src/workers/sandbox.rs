@@ -3,7 +3,7 @@
 //! The gateway starts its own binary, which sandboxes itself and then executes the engine, so that no code of
 //! the script runs outside the sandbox. Landlock allows reading the worker's code, the script's folder and
 //! the system's libraries, and writing to the script's home; it blocks signals to other processes. A seccomp
-//! filter (`worker_sandbox/seccomp.rs`) restricts the worker to the sockets that it inherits: it can create
+//! filter (`sandbox/seccomp.rs`) restricts the worker to the sockets that it inherits: it can create
 //! no others except socket pairs, and connect none. So it reaches neither the network, nor the gateway's Unix
 //! sockets, nor those of other workers. Both mechanisms work without privileges; full coverage needs a kernel
 //! of 6.12 or newer.

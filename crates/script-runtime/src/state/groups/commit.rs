@@ -18,14 +18,16 @@ use store::{PendingCommit, WriteBatch, WriteLease, WriteResult};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::yield_now;
 
-use super::cell::{AppliedChanges, CellDraft, CellWrite, CompactionCheck, CompactionResult, DiscardedData};
-use super::changes::{CellEdits, ChangeSet, ChangeSetError};
-use super::error::StateError;
 use super::group::{CellGroup, CellGroupInner, CellGroupState, UNSYNCED_EPOCH};
 use super::service_groups::ServiceGroups;
-use super::sizes::entry_size;
-use super::tree::WorkAllowance;
-use super::workers::DiscardedKind;
+use crate::state::cell::{
+    AppliedChanges, CellDraft, CellWrite, CompactionCheck, CompactionResult, DiscardedData,
+};
+use crate::state::changes::{CellEdits, ChangeSet, ChangeSetError};
+use crate::state::error::StateError;
+use crate::state::sizes::entry_size;
+use crate::state::tree::WorkAllowance;
+use crate::state::workers::DiscardedKind;
 use crate::work::{run_then_charge, spawn};
 
 /// The future result of a commit. Clones share it.

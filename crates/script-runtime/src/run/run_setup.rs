@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::outbound_call::ExternalCalls;
 use crate::config::ScriptLimitsConfig;
-use crate::outbound_call::ExternalCalls;
-use crate::scripts::ScriptRuntime;
+use crate::runtime::ScriptRuntime;
 
 /// The context that all runs of a route share.
 pub(crate) struct RunSetup {

@@ -16,16 +16,16 @@ use store::{WriteBatch, WriteLease};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::yield_now;
 
-use super::cell::{DiscardedData, StateCell};
-use super::error::StateError;
 use super::group::{CellGroup, CellGroupState, LEASE_DURATION};
 use super::held_locks::{HeldLocks, QueueAdmissions};
 use super::instances::{InstanceRegistry, unix_millis};
-use super::keys::StoreKeys;
-use super::plan::{CellScope, StatePlan};
-use super::sizes::{StateSizes, StateTooLarge, entry_size};
-use super::workers::DiscardedKind;
-use super::{IDLE_TICKS, StateSettings, StateShared};
+use crate::state::cell::{DiscardedData, StateCell};
+use crate::state::error::StateError;
+use crate::state::keys::StoreKeys;
+use crate::state::plan::{CellScope, StatePlan};
+use crate::state::sizes::{StateSizes, StateTooLarge, entry_size};
+use crate::state::workers::DiscardedKind;
+use crate::state::{IDLE_TICKS, StateSettings, StateShared};
 use crate::work::spawn;
 
 /// The initial and the maximum interval between attempts to acquire a lease.

@@ -22,11 +22,11 @@ use services::coop::ByteTurn;
 use services::path::has_dot_segment;
 use tokio::task::yield_now;
 
-use super::cell::MAX_LOCKED_TEXT;
-use super::error::StateError;
 use super::service_groups::ServiceGroups;
-use super::sizes::entry_size;
-use crate::index::build_index;
+use crate::frame::json_index::build_index;
+use crate::state::cell::MAX_LOCKED_TEXT;
+use crate::state::error::StateError;
+use crate::state::sizes::entry_size;
 
 /// The number of instances that are loaded at once.
 const INSTANCES_PER_PAGE: usize = 1000;
