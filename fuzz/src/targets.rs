@@ -35,11 +35,15 @@ pub const TARGETS: &[FuzzTarget] = &[
         "graphql",
         "plan::fuzz::any_service_responses_yield_a_json_response_within_the_limit",
     ),
-    fuzz_target("openapi_requests", "graphql", "rest::fuzz::requests_of_any_document_match_its_declarations"),
+    fuzz_target(
+        "openapi_requests",
+        "graphql",
+        "fetch::rest::fuzz::requests_of_any_document_match_its_declarations",
+    ),
     fuzz_target(
         "aggregate_answers",
         "aggregate",
-        "fuzz::any_upstream_responses_give_a_bounded_response_or_a_problem",
+        "tests::fuzz::any_upstream_responses_give_a_bounded_response_or_a_problem",
     ),
     fuzz_target(
         "worker_frames",
@@ -68,7 +72,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     fuzz_target(
         "graphql_responses",
         "graphql",
-        "remote::fuzz::any_response_gives_each_target_a_result_with_valid_references",
+        "fetch::remote::fuzz::any_response_gives_each_target_a_result_with_valid_references",
     ),
     fuzz_target(
         "state_changes",

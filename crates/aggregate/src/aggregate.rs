@@ -19,13 +19,12 @@ use services::{
     StreamedServiceBody, ToProblem, timeout_at,
 };
 
-use crate::answer;
-use crate::assemble;
 use crate::config::AggregateLimitsConfig;
 use crate::declaration::AggregateDeclaration;
-use crate::mistake::AggregateMistake;
+use crate::declaration::mistake::AggregateMistake;
 use crate::plan::{self, AggregatePlan};
 use crate::problem::AggregateError;
+use crate::response::{self, assemble};
 use crate::run::AggregateRun;
 use crate::value::AvailableValues;
 
@@ -126,7 +125,7 @@ impl Aggregate {
 
     /// Sets the caching headers of the response.
     fn set_cache_headers(&self, headers: &mut HeaderMap, notes: &CacheNotes, caller: &CallerId) {
-        if headers.contains_key(&answer::PARTS_HEADER) {
+        if headers.contains_key(&response::PARTS_HEADER) {
             // A part that timed out has left no note.
             notes.record_failure();
         }
@@ -159,18 +158,18 @@ impl Aggregate {
         let failures = AggregateRun { available_values: &known, calls, is_head }.run_parts().await?;
         offload::move_if_long(assemble::estimated_work(&known)).await;
         let left = known.memory.remaining();
-        let (mut response, is_written) = match answer::streamed_response(&known, &failures).await? {
+        let (mut response, is_written) = match response::streamed_response(&known, &failures).await? {
             Some(response) => (response, false),
             None => {
-                let (tree, failures) = answer::response_tree(&known, failures)?;
-                answer::build_response(tree, &failures, &self.plan, is_head).await?
+                let (tree, failures) = response::response_tree(&known, failures)?;
+                response::build_response(tree, &failures, &self.plan, is_head).await?
             }
         };
         // The texts that services sent, and the tree.
         let texts = self.plan.limits.upstream_bytes.0.saturating_sub(budget.received_left());
         let tree = left.saturating_sub(known.memory.remaining());
         let sources = texts.saturating_add(tree as u64);
-        answer::record_held_memory(&mut response, &self.plan, (!is_written).then_some(sources));
+        response::record_held_memory(&mut response, &self.plan, (!is_written).then_some(sources));
         Ok(response)
     }
 

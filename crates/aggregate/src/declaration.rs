@@ -1,6 +1,9 @@
 //! The file format of declarations, before interpretation.
 //!
-//! `plan.rs` interprets it, and reports the mistakes that the JSON schema can't express.
+//! `plan.rs` interprets it, and reports the mistakes that the JSON schema can't express, which
+//! `mistake.rs` defines.
+
+pub(crate) mod mistake;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -1,8 +1,11 @@
 //! The execution plan of an aggregate: parts with parsed templates, their dependencies, and the shape of the
-//! response. It is built once, and building it reports every mistake in the declaration.
+//! response. It is built once, and building it reports every mistake in the declaration. `input.rs`
+//! reads the inputs of a request, and `template.rs` parses placeholders.
 
+pub(crate) mod input;
 mod links;
 mod parts;
+pub(crate) mod template;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +19,13 @@ use services::{ServiceSet, UpstreamService};
 pub(crate) use parts::{is_safe, sample};
 
 use crate::config::AggregateLimitsConfig;
+use crate::declaration::mistake::{AggregateMistake, AggregateMistakeKind, AggregateMistakes};
 use crate::declaration::{
     AggregateDeclaration, JoinDeclaration, MemberConflict, MissingRows, ResponseShapeDeclaration,
     RowCardinality,
 };
-use crate::input::InputSet;
-use crate::mistake::{AggregateMistake, AggregateMistakeKind, AggregateMistakes};
-use crate::template::{self, BodyTemplate, TemplateScope, TemplateSlot, TextTemplate, UrlTemplate};
+use input::InputSet;
+use template::{BodyTemplate, TemplateScope, TemplateSlot, TextTemplate, UrlTemplate};
 
 /// The member of the response that lists failed parts.
 pub(crate) const ERRORS_MEMBER: &str = "errors";

@@ -1,6 +1,7 @@
 //! The execution of a request: runs every part concurrently, as soon as its dependencies have completed.
 
 mod each;
+mod render;
 
 use std::sync::Arc;
 
@@ -14,9 +15,9 @@ use tokio::time::{timeout, timeout_at};
 use crate::memory::MemoryBudget;
 use crate::plan::{FailureFallback, PartPlan};
 use crate::problem::{AggregateError, PartFailure, PartFailureReason};
-use crate::render::{PartRenderer, RenderError};
-use crate::stream::{self, PartStart, SharedArrivingResponse};
+use crate::value::stream::{self, PartStart, SharedArrivingResponse};
 use crate::value::{AvailableValues, JsonText, PartValue, concatenate_arrays, index_text, work_of_texts};
+use render::{PartRenderer, RenderError};
 
 /// A request in flight.
 pub(crate) struct AggregateRun<'a> {

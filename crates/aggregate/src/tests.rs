@@ -5,6 +5,7 @@ mod descriptions;
 mod documented_examples;
 mod failures;
 pub(crate) mod fixture;
+mod fuzz;
 mod hostile;
 mod invalid_declarations;
 mod joins;

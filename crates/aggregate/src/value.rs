@@ -1,5 +1,7 @@
 //! The data of a request: the client's inputs and body, and the responses of the parts. Values are positions
-//! in indexed JSON texts.
+//! in indexed JSON texts. `stream.rs` passes on long responses while they arrive.
+
+pub(crate) mod stream;
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,11 +9,11 @@ use bytes::Bytes;
 use json::{JsonDocument, JsonNode, JsonPath, NodeId, NotArray, ValueKind};
 use offload::{SHORT_TEXT, work};
 
-use crate::input::AggregateInputValues;
 use crate::memory::MemoryBudget;
 use crate::plan::AggregatePlan;
+use crate::plan::input::AggregateInputValues;
 use crate::problem::PartFailureReason;
-use crate::stream::SharedArrivingResponse;
+use stream::SharedArrivingResponse;
 
 /// The data of a request that is available so far.
 pub(crate) struct AvailableValues<'a> {

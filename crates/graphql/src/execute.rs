@@ -2,19 +2,23 @@
 //! services' responses.
 //!
 //! No value tree is built from the services' responses. An object is represented by the document locations of
-//! its slots, and the result that a step fetched for it is looked up by those locations (`val`, `numbers`,
-//! `find`). `run` executes the steps, `gather` collects the objects that a step is executed for, and `answer`
-//! walks the client's selection once and copies text.
+//! its slots (`slot_value.rs`, `slot_lists.rs`), and the result that a step fetched for it is looked up by
+//! those locations (`step_results.rs`, `object_index.rs`, `object_reader.rs`). `run.rs` executes the steps
+//! through a `StepExecutor`, `gather.rs` collects the objects that a step is executed for, and
+//! `response_writer.rs` walks the client's selection once and copies text, with `leaf.rs` for scalars and
+//! `introspect.rs` for fields of the schema.
 
 mod gather;
 mod introspect;
 mod leaf;
-mod lookup;
 mod object_index;
+mod object_reader;
 mod response_writer;
 mod run;
+mod slot_lists;
 mod slot_value;
 mod step_executor;
+mod step_results;
 mod variables;
 
 use std::sync::Arc;
@@ -22,10 +26,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use json::JsonTree;
 
-use crate::GraphqlError;
+use crate::error::GraphqlError;
 use crate::error::GraphqlErrorKind;
 use crate::plan::QueryPlan;
 pub(crate) use introspect::{IntrospectionLimits, introspection_values as introspected};
+use object_reader::ObjectReader;
 use response_writer::DataWriter;
 use run::ExecutionRun;
 pub(crate) use step_executor::StepExecutor;
@@ -58,9 +63,8 @@ pub(crate) async fn run(
     source: &dyn StepExecutor,
     rules: &AnswerRules,
 ) -> ExecutionResponse {
-    let mut run = ExecutionRun::new(plan, variables);
-    run.execute_steps(source).await;
-    DataWriter::write_response(&run, schema, rules)
+    let results = ExecutionRun::new(plan, &variables).execute(source).await;
+    DataWriter::write_response(ObjectReader { plan, results: &results }, &variables, schema, rules)
         .await
         .unwrap_or_else(|| ExecutionResponse::too_large(rules.max_bytes))
 }

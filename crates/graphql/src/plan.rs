@@ -46,8 +46,9 @@ use hive_router_query_planner::utils::parsing::{safe_parse_operation_with_token_
 use offload::OffloadError;
 use services::InFlightMap;
 
+use crate::config::GraphqlLimits;
 use crate::error::{GraphqlError, GraphqlErrorKind};
-use crate::{GraphqlLimits, OperationKind, Subgraph};
+use crate::subgraph::{OperationKind, Subgraph};
 use data::{PlanStep, ResponsePosition};
 use hoisted_fields::hoist_fields;
 pub(crate) use limits::document_text::check_size;
@@ -160,9 +161,8 @@ impl QueryPlanner {
         }
         types.hide_objects(&document);
         let bindings = subgraphs.iter().map(|subgraph| match &subgraph.kind {
-            crate::SubgraphProtocol::Rest(bindings) | crate::SubgraphProtocol::Remote { bindings, .. } => {
-                &**bindings
-            }
+            crate::subgraph::SubgraphProtocol::Rest(bindings)
+            | crate::subgraph::SubgraphProtocol::Remote { bindings, .. } => &**bindings,
         });
         for (of, objects) in bindings.clone().flat_map(|bindings| &bindings.hidden_objects) {
             objects.iter().for_each(|object| types.hide_object(of, object));

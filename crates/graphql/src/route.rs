@@ -1,7 +1,13 @@
-//! The GraphQL route handler, and how a route obtains its schema. `answer.rs` handles the requests.
+//! The GraphQL route handler, and how a route obtains its schema. `request_handler.rs` handles the
+//! requests.
+//!
+//! `schema_inputs.rs` builds the schema from what the config names, once `remote_schemas.rs` has fetched the
+//! missing parts by introspection. `planning.rs` plans a document off the serving thread.
 
 mod planning;
+pub(crate) mod remote_schemas;
 mod request_handler;
+pub(crate) mod schema_inputs;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -19,13 +25,13 @@ use services::{
 use crate::config::{GraphqlConfig, GraphqlLimits, IntrospectionAccess};
 use crate::error::GraphqlError;
 use crate::execute::ExecutionResponse;
+use crate::fetch::call_context::{RouteServices, SourceLimits};
 use crate::plan::explain::PlanExplanation;
-use crate::remote_schemas::{IntrospectedService, RemoteSchemas};
-use crate::route_services::{RouteServices, SourceLimits};
 use crate::schema::SchemaDeclarations;
-use crate::schema_inputs::{self, ReadySchema, RemoteServices, SchemaInputs, ServiceDocuments, TypesOrigin};
-use crate::schema_mistake::{SchemaMistake, SchemaWarning};
+use crate::schema::mistake::{SchemaMistake, SchemaWarning};
 use crate::serve::{DocumentFile, METHODS, PersistedDocuments, StoredDocuments};
+use remote_schemas::{IntrospectedService, RemoteSchemas};
+use schema_inputs::{ReadySchema, RemoteServices, SchemaInputs, ServiceDocuments, TypesOrigin};
 
 /// The time limit for fetching the schema of a service and composing it with the others.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);

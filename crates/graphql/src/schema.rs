@@ -3,12 +3,14 @@
 //! The steps for each service, a file each: `rest.rs` or `remote.rs` (converts its document to a
 //! [`model::ServiceModel`]) → `name_conflicts.rs` (resolves conflicts of names between services) →
 //! `change.rs` (applies the operator's names, descriptions and hidden elements) → `link.rs` (turns links into
-//! fields) → `subgraph_writer.rs` (writes the schema's text and its bindings).
+//! fields) → `subgraph_writer.rs` (writes the schema's text and its bindings). `mistake.rs`
+//! defines the mistakes and warnings that they report.
 
 mod change;
 mod declaration;
 mod graphql_names;
 mod link;
+pub(crate) mod mistake;
 mod model;
 mod name_conflicts;
 mod remote;
@@ -22,10 +24,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use crate::schema_mistake::{
-    SchemaMistake, SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning,
-};
 use crate::subgraph::Subgraph;
+use mistake::{SchemaMistake, SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning};
 
 pub use declaration::{FieldChange, LinkDeclaration, SchemaDeclarations, TypeChange};
 

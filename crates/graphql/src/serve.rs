@@ -2,8 +2,9 @@
 //!
 //! `graphql_request.rs` parses GET and POST requests by the GraphQL-over-HTTP specification.
 //! `persisted_documents.rs` and `stored_documents.rs` store documents that clients refer to by hash or name.
-//! `media_type.rs` selects the media type of the response, and `answer.rs` creates it. `problem.rs` and
-//! `refusal.rs` contain the errors that can occur before a document is processed. `page.rs` serves GraphiQL.
+//! `media_type.rs` selects the media type of the response, and `http_response.rs` creates it. `problem.rs`
+//! and `refusal.rs` contain the errors that can occur before a document is processed. `page.rs` serves
+//! GraphiQL.
 
 mod graphql_request;
 mod http_response;

@@ -1,7 +1,7 @@
 //! A service as a subgraph: its schema, and the mapping of the schema's fields to the service.
 //!
 //! `schema/` creates subgraphs, `compose/` reads only their schemas, `plan/` lowers the planner's fetches to
-//! calls according to their bindings, and `rest/` and `remote/` make these calls.
+//! calls according to their bindings, and `fetch/` makes these calls.
 
 use std::collections::HashMap;
 use std::sync::Arc;

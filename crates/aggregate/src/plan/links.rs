@@ -6,7 +6,7 @@ use json::{JsonPath, JsonPathStep};
 
 use super::{PartPlan, parts};
 use crate::declaration::AggregateDeclaration;
-use crate::mistake::{AggregateMistakeKind, AggregateMistakes};
+use crate::declaration::mistake::{AggregateMistakeKind, AggregateMistakes};
 
 /// Links the parts, and reports invalid relations.
 pub(super) fn link_parts(

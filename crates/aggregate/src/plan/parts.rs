@@ -9,16 +9,16 @@ use json::pointer::append_step;
 use json::{JsonDocument, JsonPath};
 use services::{UpstreamService, path};
 
+use super::template::{
+    self, BodyTemplate, SlotSource, TemplateScope, TemplateSlot, TextTemplate, UrlTemplate,
+};
 use super::{
     EachItem, FailureFallback, ItemSource, JoinKeys, PartPath, PartPlan, PlanContext, json_name,
     parse_join_keys,
 };
+use crate::declaration::mistake::{AggregateMistakeKind, AggregateMistakes};
 use crate::declaration::{
     self, AggregateDeclaration, InputPlace, InputType, MemberSelection, RowCardinality,
-};
-use crate::mistake::{AggregateMistakeKind, AggregateMistakes};
-use crate::template::{
-    self, BodyTemplate, SlotSource, TemplateScope, TemplateSlot, TextTemplate, UrlTemplate,
 };
 
 /// A reader of a part, which reports its mistakes.

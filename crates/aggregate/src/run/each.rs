@@ -10,12 +10,12 @@ use offload::work;
 use services::ServiceRequest;
 use services::calls::try_join_bounded;
 
+use super::render::{PartItem, PartRenderer, RenderError};
 use super::{AggregateRun, fallback_value, part_failure};
 use crate::memory::{BudgetedVec, MemoryBudget, MemoryExhausted};
+use crate::plan::template::SlotSource;
 use crate::plan::{ItemSource, PartPlan, is_safe};
 use crate::problem::{PartFailure, PartFailureReason};
-use crate::render::{PartItem, PartRenderer, RenderError};
-use crate::template::SlotSource;
 use crate::value::{
     FanOutResponses, JsonText, PartValue, concatenate_arrays, visit_targets, work_of_targets, work_of_texts,
 };

@@ -16,7 +16,7 @@ use services::{
 };
 
 use super::fixture::AggregateFixture;
-use crate::stream::STREAM_BUFFER_BYTES;
+use crate::value::stream::STREAM_BUFFER_BYTES;
 
 const THREE_PARTS: &str = r#"{"parts": {"small": {"get": "profile/small"}, "long": {"get": "catalog/long"}, "other": {"get": "order/other", "optional": true}}}"#;
 

@@ -1,4 +1,5 @@
-//! Tests of composition: the cases of the oracle (`oracle/`), and cases that other implementations get wrong.
+//! Tests of composition: the cases of the oracle (`tests/fixtures/oracle/`), and cases that other
+//! implementations get wrong.
 
 mod composition;
 mod plans;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 use super::{CompositionError, ServiceSchema, compose};
 
-const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/cases");
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/oracle/cases");
 /// The header of a Federation v2 service without one of its own.
 const FEDERATION_V2_HEADER: &str = "extend schema @link(url: \"https://specs.apollo.dev/federation/v2.7\", import: [\"@key\", \"@requires\",
   \"@provides\", \"@external\", \"@shareable\", \"@override\", \"@inaccessible\", \"@interfaceObject\", \"@tag\"])\n";

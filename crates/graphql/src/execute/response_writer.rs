@@ -4,9 +4,10 @@
 //! An object that a document already contains in the requested form is copied in one piece (`copy.rs`). For
 //! other objects the values are searched (`scan.rs`) and written field by field. A missing value at a
 //! non-null position is an error (`response_errors.rs`), and null propagates to the closest nullable ancestor
-//! (6.4.4).
+//! (6.4.4). `output.rs` holds the text and its limits, and `yielding_writer.rs` writes long responses.
 
 mod copy;
+mod output;
 mod response_errors;
 mod scan;
 mod written_objects;
@@ -22,47 +23,33 @@ use offload::SHORT_TEXT;
 
 use super::introspect::{self, IntrospectionLimits};
 use super::leaf::{self, LeafOutcome};
-use super::run::ExecutionRun;
-use super::slot_value::{SlotLists, SlotValue};
+use super::object_reader::ObjectReader;
+use super::slot_lists::SlotLists;
+use super::slot_value::SlotValue;
+use super::variables::CoercedVariables;
 use super::{AnswerRules, ExecutionResponse};
-use crate::error::{GraphqlError, GraphqlErrorKind};
 use crate::plan::data::{FieldLookup, PositionId, allows_type};
 use crate::plan::shape::{FieldSource, ShapeField, ShapeId, ShapeRead, ShapeVariant};
 use crate::plan::types::{ClientTypeRef, TypeId};
-use copy::MAX_COPY_ATTEMPTS;
-use scan::ReadResult;
-use written_objects::{WrittenObjectKey, WrittenObjects};
+use copy::{CopyAttempts, ObjectCopy};
+use output::ResponseOutput;
+use response_errors::ResponseErrors;
+use scan::MemberScanner;
+use written_objects::WrittenObjectKey;
+use yielding_writer::YieldingWriter;
 
-/// The reads that yield a value.
-type ValueReads<'r> = &'r [ShapeRead];
-
+/// The writer of a response.
 pub(super) struct DataWriter<'r> {
-    run: &'r ExecutionRun<'r>,
+    objects: ObjectReader<'r>,
+    variables: &'r CoercedVariables,
     schema: &'r SchemaDocument,
     introspection_values: &'r [(Arc<str>, Bytes)],
-    out: Vec<u8>,
-    errors: Vec<GraphqlError>,
-    /// The approximate size of the errors in bytes.
-    error_bytes: usize,
-    omitted_errors: usize,
-    /// The maximum size of the response in bytes, and whether it has been exceeded; then nothing more is
-    /// written.
-    max_bytes: usize,
-    is_limit_exceeded: bool,
+    output: ResponseOutput,
+    errors: ResponseErrors<'r>,
+    members: MemberScanner<'r>,
+    copy_attempts: CopyAttempts,
     /// Whether a single value may exceed the maximum size.
     is_large: bool,
-    /// The number of fields written so far. Other work counts as fields that take as long.
-    steps: usize,
-    max_steps: usize,
-    path: Vec<WriteStep<'r>>,
-    /// The values that were found among the members of all objects in progress.
-    hits: Vec<ReadResult<'r>>,
-    /// By scan: the names of members in the order in which they last occurred, each with its index among the
-    /// names searched for.
-    member_orders: Vec<Vec<(&'r [u8], Option<usize>)>>,
-    /// By shape: the number of further attempts to copy an object in one piece.
-    copy_attempts: Vec<u8>,
-    written_objects: WrittenObjects,
     /// Value buffers for reuse.
     spare_buffers: Vec<Vec<SlotValue<'r>>>,
 }
@@ -73,47 +60,59 @@ const SHORT_STEPS: usize = 8_000;
 /// The maximum capacity that is reserved before the size of the response is known.
 const MAX_CAPACITY: usize = 1 << 20;
 
-#[derive(Clone, Copy)]
-enum WriteStep<'r> {
-    Key(&'r Arc<str>),
-    Index(usize),
-}
-
 /// The origin of those values of an object that are not read from its scanned members.
 #[derive(Clone, Copy)]
 struct ObjectOrigin<'v, 'r> {
     ty: TypeId,
     values: &'v [SlotValue<'r>],
-    /// The start of this object's entries in `hits`.
+    /// The base of this object's values in the [`MemberScanner`].
     base: usize,
+}
+
+/// A value of a field to write.
+struct FieldValue<'v, 'r> {
+    ty: &'r ClientTypeRef,
+    field: &'r ShapeField,
+    /// The reads that yielded the values.
+    reads: &'r [ShapeRead],
+    /// One value for each slot of the position of a composite type, otherwise a single one.
+    values: &'v mut [SlotValue<'r>],
+    /// The position of the objects of a composite type.
+    child: PositionId,
+}
+
+impl<'r> FieldValue<'_, 'r> {
+    /// Returns the same value as one of another type: an item of a list.
+    fn with_type(&mut self, ty: &'r ClientTypeRef) -> FieldValue<'_, 'r> {
+        FieldValue { ty, field: self.field, reads: self.reads, values: self.values, child: self.child }
+    }
+
+    /// Whether no slot has a value.
+    fn is_absent(&self) -> bool {
+        self.values.iter().all(|value| matches!(value, SlotValue::Absent | SlotValue::Failed(_)))
+    }
 }
 
 impl<'r> DataWriter<'r> {
     fn new(
-        run: &'r ExecutionRun<'r>,
+        objects: ObjectReader<'r>,
+        variables: &'r CoercedVariables,
         schema: &'r SchemaDocument,
         rules: &'r AnswerRules,
         max_bytes: usize,
+        max_steps: usize,
     ) -> Self {
-        let size = run.document_bytes();
+        let size = objects.results.document_bytes();
         Self {
-            run,
+            objects,
+            variables,
             schema,
             introspection_values: &rules.introspection_values,
-            out: Vec::with_capacity(64 + size.min(MAX_CAPACITY)),
-            errors: Vec::new(),
-            error_bytes: 0,
-            omitted_errors: 0,
-            max_bytes,
-            is_limit_exceeded: false,
+            output: ResponseOutput::new(64 + size.min(MAX_CAPACITY), max_bytes, max_steps),
+            errors: ResponseErrors::new(objects, max_bytes),
+            members: MemberScanner::new(objects.plan.scans),
+            copy_attempts: CopyAttempts::new(objects.plan.shapes.len()),
             is_large: size > max_bytes,
-            steps: 0,
-            max_steps: usize::MAX,
-            path: Vec::new(),
-            hits: Vec::new(),
-            member_orders: vec![Vec::new(); run.plan.scans],
-            copy_attempts: vec![MAX_COPY_ATTEMPTS; run.plan.shapes.len()],
-            written_objects: WrittenObjects::default(),
             spare_buffers: Vec::new(),
         }
     }
@@ -121,34 +120,47 @@ impl<'r> DataWriter<'r> {
     /// Writes the complete response; `None` if it would be too large. A short response is written at once; a
     /// long one off the serving thread, where it yields to other requests in between.
     pub(super) async fn write_response(
-        run: &'r ExecutionRun<'r>,
+        objects: ObjectReader<'r>,
+        variables: &'r CoercedVariables,
         schema: &'r SchemaDocument,
         rules: &'r AnswerRules,
     ) -> Option<ExecutionResponse> {
+        let bytes = objects.results.document_bytes();
         // Copying takes less time per byte than parsing.
-        offload::move_if_long(run.document_bytes() / 2).await;
-        if run.document_bytes() <= SHORT_TEXT {
-            let mut writer = Self::new(run, schema, rules, rules.max_bytes.min(SHORT_TEXT));
-            writer.max_steps = SHORT_STEPS;
+        offload::move_if_long(bytes / 2).await;
+        if bytes <= SHORT_TEXT {
+            let max_bytes = rules.max_bytes.min(SHORT_TEXT);
+            let mut writer = Self::new(objects, variables, schema, rules, max_bytes, SHORT_STEPS);
             let values = writer.begin_response();
             let is_written = writer.write_root(&values);
             if let Some(answer) = writer.finish_response(is_written, rules).await {
                 #[cfg(test)]
-                Self::check_long(run, schema, rules, &answer.tree).await;
+                Self::check_long(objects, variables, schema, rules, &answer.tree).await;
                 return Some(answer);
             }
         }
         offload::move_to_pool().await;
-        let mut writer = Self::new(run, schema, rules, rules.max_bytes);
+        Self::write_long_response(objects, variables, schema, rules).await
+    }
+
+    /// Writes a long response.
+    async fn write_long_response(
+        objects: ObjectReader<'r>,
+        variables: &'r CoercedVariables,
+        schema: &'r SchemaDocument,
+        rules: &'r AnswerRules,
+    ) -> Option<ExecutionResponse> {
+        let mut writer = Self::new(objects, variables, schema, rules, rules.max_bytes, usize::MAX);
         let values = writer.begin_response();
-        let is_written = writer.write_long_root(&values).await;
+        let is_written = YieldingWriter::new(&mut writer).write_root(&values).await;
         writer.finish_response(is_written, rules).await
     }
 
     /// Checks that the yielding writer produces the same response.
     #[cfg(test)]
     async fn check_long(
-        run: &'r ExecutionRun<'r>,
+        objects: ObjectReader<'r>,
+        variables: &'r CoercedVariables,
         schema: &'r SchemaDocument,
         rules: &'r AnswerRules,
         short: &json::JsonTree,
@@ -158,29 +170,26 @@ impl<'r> DataWriter<'r> {
             tree.write(&mut text);
             String::from_utf8(text).expect("UTF-8")
         };
-        let mut writer = Self::new(run, schema, rules, rules.max_bytes);
-        let values = writer.begin_response();
-        let is_written = writer.write_long_root(&values).await;
-        let long = writer.finish_response(is_written, rules).await.expect("an answer");
+        let long = Self::write_long_response(objects, variables, schema, rules).await.expect("an answer");
         assert_eq!(text(&long.tree), text(short));
     }
 
     /// Begins the response, and returns the values of the root object.
     fn begin_response(&mut self) -> Vec<SlotValue<'r>> {
-        self.out.extend_from_slice(b"{\"data\":");
-        let position = &self.run.plan.positions[0];
+        self.output.text.extend_from_slice(b"{\"data\":");
+        let position = &self.objects.plan.positions[0];
         let mut values = vec![SlotValue::Absent; position.slots.len()];
-        self.run.fill_step_results(position, None, &mut values);
+        self.objects.fill_step_results(position, None, &mut values);
         values
     }
 
     /// Writes the root object, and returns whether it is not null.
     fn write_root(&mut self, values: &[SlotValue<'r>]) -> bool {
-        let id = self.run.plan.root;
-        let shape = &self.run.plan.shapes[id];
+        let id = self.objects.plan.root;
+        let shape = &self.objects.plan.shapes[id];
         let Some(variant) = shape.variants.first() else { return false };
-        self.report_value_errors(id, values);
-        self.scan_members(variant, values);
+        self.errors.report_value_errors(id, values, &mut self.output);
+        self.output.steps += self.members.scan(variant, values);
         self.write_members(variant, ObjectOrigin { ty: shape.parent, values, base: 0 })
     }
 
@@ -189,44 +198,27 @@ impl<'r> DataWriter<'r> {
     async fn finish_response(mut self, is_written: bool, rules: &AnswerRules) -> Option<ExecutionResponse> {
         const ERROR_BATCH: usize = 100;
         if !is_written {
-            self.truncate_output(b"{\"data\":".len());
-            self.out.extend_from_slice(b"null");
+            self.output.truncate(b"{\"data\":".len());
+            self.output.text.extend_from_slice(b"null");
         }
-        self.report_step_errors();
-        if self.omitted_errors > 0 && !self.errors.is_empty() {
-            let message = format!("{} further errors are left out", self.omitted_errors);
-            self.errors.push(GraphqlError::new(GraphqlErrorKind::Value, message));
-        }
-        let (last, has_errors) = (self.errors.len().saturating_sub(1), !self.errors.is_empty());
-        for (number, error) in std::mem::take(&mut self.errors).into_iter().enumerate() {
-            self.out.extend_from_slice(if number == 0 { b",\"errors\":[" } else { b"," });
+        self.errors.report_step_errors(&mut self.output);
+        let errors = self.errors.finish();
+        let (last, has_errors) = (errors.len().saturating_sub(1), !errors.is_empty());
+        for (number, error) in errors.into_iter().enumerate() {
+            self.output.text.extend_from_slice(if number == 0 { b",\"errors\":[" } else { b"," });
             let error = if rules.exposes_schema { error } else { error.without_schema() };
-            self.out.extend_from_slice(error.to_json().to_string().as_bytes());
-            if self.is_full() {
+            self.output.text.extend_from_slice(error.to_json().to_string().as_bytes());
+            if self.output.is_full() {
                 break;
             }
             if number == last {
-                self.out.push(b']');
+                self.output.text.push(b']');
             } else if number % ERROR_BATCH == ERROR_BATCH - 1 {
                 offload::move_to_pool().await;
             }
         }
-        self.out.push(b'}');
-        (!self.is_full())
-            .then(|| ExecutionResponse { tree: self.written_objects.into_tree(self.out), has_errors })
-    }
-
-    /// Whether the response exceeds a limit.
-    #[inline]
-    fn is_full(&mut self) -> bool {
-        self.is_limit_exceeded |= self.out.len() > self.max_bytes || self.steps > self.max_steps;
-        self.is_limit_exceeded
-    }
-
-    /// Discards everything that was written after this length.
-    fn truncate_output(&mut self, length: usize) {
-        self.out.truncate(length);
-        self.written_objects.truncate(length);
+        self.output.text.push(b'}');
+        (!self.output.is_full()).then(|| ExecutionResponse { tree: self.output.into_tree(), has_errors })
     }
 
     /// Writes an object, and returns whether it is not null.
@@ -235,14 +227,46 @@ impl<'r> DataWriter<'r> {
         if self.try_copy(id, variant, ty, values) {
             return true;
         }
-        let (start, base) = (self.out.len(), self.hits.len());
-        self.scan_members(variant, values);
+        let (start, base) = (self.output.text.len(), self.members.len());
+        self.output.steps += self.members.scan(variant, values);
         let is_written = self.write_members(variant, ObjectOrigin { ty, values, base });
-        self.hits.truncate(base);
+        self.members.truncate(base);
         if !is_written {
-            self.truncate_output(start);
+            self.output.truncate(start);
         }
         is_written
+    }
+
+    /// Writes an object by copying. Returns false if this is not possible, and then nothing has been written.
+    fn try_copy(
+        &mut self,
+        id: ShapeId,
+        variant: &'r ShapeVariant,
+        ty: TypeId,
+        values: &[SlotValue<'r>],
+    ) -> bool {
+        let Some(SlotValue::Node(document, node, _)) = variant.copy_slot.map(|slot| values[slot]) else {
+            return false;
+        };
+        if !self.copy_attempts.is_left(id) {
+            return false;
+        }
+        let Some(document) = self.objects.results.documents.get(document as usize) else { return false };
+        let (length, errors) = (self.output.text.len(), self.errors.len());
+        let mut copy = ObjectCopy::new(document.text(), self.output.max_bytes);
+        let place = ObjectOrigin { ty, values, base: self.members.len() };
+        let is_copied = copy.copy_members(self, variant, place, node);
+        if is_copied {
+            copy.flush(&mut self.output.text);
+        }
+        self.copy_attempts.count(id, is_copied);
+        self.output.is_limit_exceeded |= copy.is_limit_exceeded();
+        if is_copied {
+            return !self.output.is_limit_exceeded;
+        }
+        self.output.truncate(length);
+        self.errors.truncate(errors);
+        false
     }
 
     /// Returns the variant of the shape for an object, and its type; `None` if the type does not fit.
@@ -251,22 +275,22 @@ impl<'r> DataWriter<'r> {
         id: ShapeId,
         values: &[SlotValue<'r>],
     ) -> Option<(&'r ShapeVariant, TypeId)> {
-        let plan = self.run.plan;
+        let plan = self.objects.plan;
         let shape = &plan.shapes[id];
         let ty = match plan.types.is_object(shape.parent) {
             true => Some(shape.parent),
-            false => shape.position.and_then(|position| self.run.object_type(position, values)),
+            false => shape.position.and_then(|position| self.objects.object_type(position, values)),
         };
         // The type is not requested if nothing depends on it. It matters if the object may be of a hidden
         // type.
         let hides = !plan.types.hidden_objects(shape.parent).is_empty();
         let is_untold = |variant: &ShapeVariant| {
-            variant.type_filter.is_none() && !hides && !self.run.is_type_requested(shape.position)
+            variant.type_filter.is_none() && !hides && !self.objects.is_type_requested(shape.position)
         };
         let ty = ty.or_else(|| shape.variants.iter().any(is_untold).then_some(shape.parent));
-        self.report_value_errors(id, values);
+        self.errors.report_value_errors(id, values, &mut self.output);
         let Some(ty) = ty.filter(|ty| plan.types.includes_object(shape.parent, *ty)) else {
-            self.report_untyped_object(shape.parent, ty);
+            self.errors.report_untyped_object(shape.parent, ty, &mut self.output);
             return None;
         };
         let variant = shape.variants.iter().find(|variant| allows_type(&variant.type_filter, Some(ty)))?;
@@ -274,17 +298,17 @@ impl<'r> DataWriter<'r> {
     }
 
     fn write_members(&mut self, variant: &'r ShapeVariant, place: ObjectOrigin<'_, 'r>) -> bool {
-        self.out.push(b'{');
-        self.steps += variant.steps;
-        let start = self.out.len();
+        self.output.text.push(b'{');
+        self.output.steps += variant.steps;
+        let start = self.output.text.len();
         let member = |writer: &mut Self, field: &'r ShapeField| {
-            if writer.is_full() {
+            if writer.output.is_full() {
                 return false;
             }
-            if writer.out.len() > start {
-                writer.out.push(b',');
+            if writer.output.text.len() > start {
+                writer.output.text.push(b',');
             }
-            writer.out.extend_from_slice(&field.member_name);
+            writer.output.text.extend_from_slice(&field.member_name);
             writer.write_field(field, place)
         };
         let is_whole = if variant.has_variable_order {
@@ -292,7 +316,7 @@ impl<'r> DataWriter<'r> {
         } else {
             variant.fields.iter().all(|field| self.first_occurrence(field).is_none() || member(self, field))
         };
-        self.out.push(b'}');
+        self.output.text.push(b'}');
         is_whole
     }
 
@@ -300,7 +324,7 @@ impl<'r> DataWriter<'r> {
     #[inline]
     fn first_occurrence(&self, field: &ShapeField) -> Option<usize> {
         let holds = |when: &[(Arc<str>, bool)]| {
-            when.iter().all(|(name, value)| self.run.variables.is_true(name) == *value)
+            when.iter().all(|(name, value)| self.variables.is_true(name) == *value)
         };
         field.occurrences.iter().find(|(_, when)| holds(when)).map(|(place, _)| *place)
     }
@@ -315,12 +339,12 @@ impl<'r> DataWriter<'r> {
 
     /// Writes a field's value. Returns false if its null propagates to the object.
     fn write_field(&mut self, field: &'r ShapeField, place: ObjectOrigin<'_, 'r>) -> bool {
-        let plan = self.run.plan;
+        let plan = self.objects.plan;
         let reads = match &field.source {
             FieldSource::Typename => {
-                self.out.push(b'"');
-                self.out.extend_from_slice(plan.types.name(place.ty).as_bytes());
-                self.out.push(b'"');
+                self.output.text.push(b'"');
+                self.output.text.extend_from_slice(plan.types.name(place.ty).as_bytes());
+                self.output.text.push(b'"');
                 return true;
             }
             FieldSource::Introspection(asked) => {
@@ -329,10 +353,10 @@ impl<'r> DataWriter<'r> {
             FieldSource::Slots(reads) => reads,
         };
         let mut below = self.spare_buffers.pop().unwrap_or_default();
-        let (reads, child) = self.collect_values(field, reads, place, &mut below);
-        self.path.push(WriteStep::Key(&field.key));
-        let is_written = self.write_value(&field.ty, field, reads, &mut below, child);
-        self.path.pop();
+        let mut value = self.collect_values(field, reads, place, &mut below);
+        self.errors.enter_field(&field.key);
+        let is_written = self.write_value(&mut value);
+        self.errors.leave();
         below.clear();
         self.spare_buffers.push(below);
         is_written
@@ -341,39 +365,39 @@ impl<'r> DataWriter<'r> {
     /// Writes the value of an introspection field, which was computed before if it is long.
     fn write_introspection(&mut self, field: &ShapeField, asked: &AstField) -> bool {
         if let Some((_, text)) = self.introspection_values.iter().find(|(key, _)| *key == field.key) {
-            self.out.extend_from_slice(text);
-            return !self.is_full();
+            self.output.text.extend_from_slice(text);
+            return !self.output.is_full();
         }
-        let limits = IntrospectionLimits::for_response(self.max_bytes.saturating_sub(self.out.len()));
-        let (plan, variables) = (self.run.plan, &self.run.variables);
-        let left =
-            introspect::write_introspection(self.schema, plan, variables, asked, &mut self.out, limits);
-        self.is_limit_exceeded |= left.is_none();
-        !self.is_limit_exceeded
+        let output = &mut self.output;
+        let limits = IntrospectionLimits::for_response(output.max_bytes.saturating_sub(output.text.len()));
+        let (schema, plan, variables) = (self.schema, self.objects.plan, self.variables);
+        let left = introspect::write_introspection(schema, plan, variables, asked, &mut output.text, limits);
+        self.output.is_limit_exceeded |= left.is_none();
+        !self.output.is_limit_exceeded
     }
 
     /// Collects the values that a field is written from: for a composite type one per slot of its position,
-    /// otherwise the first that is present. Returns the reads that yielded them, and the position.
-    fn collect_values(
+    /// otherwise the first that is present.
+    fn collect_values<'v>(
         &self,
         field: &'r ShapeField,
         reads: &'r [ShapeRead],
         place: ObjectOrigin<'_, 'r>,
-        below: &mut Vec<SlotValue<'r>>,
-    ) -> (&'r [ShapeRead], PositionId) {
+        below: &'v mut Vec<SlotValue<'r>>,
+    ) -> FieldValue<'v, 'r> {
         let value = |read: &ShapeRead| match read.lookup {
             FieldLookup::WholeValue => place.values[read.slot].without_error(),
-            FieldLookup::Member(_) => self.hits[place.base + read.number].value,
+            FieldLookup::Member(_) => self.members.value(place.base, read.number),
         };
         let mut fitting = reads.iter().filter(|read| allows_type(&read.type_filter, Some(place.ty)));
         if let (Some(_), Some(child)) = (field.shape, field.child_position) {
-            below.resize(self.run.plan.positions[child].slots.len(), SlotValue::Absent);
+            below.resize(self.objects.plan.positions[child].slots.len(), SlotValue::Absent);
             for read in fitting {
                 if let Some(slot) = read.value_slot.filter(|slot| matches!(below[*slot], SlotValue::Absent)) {
                     below[slot] = value(read);
                 }
             }
-            return (reads, child);
+            return FieldValue { ty: &field.ty, field, reads, values: below, child };
         }
         let is_there = |read: &&ShapeRead| !matches!(value(read), SlotValue::Absent | SlotValue::Failed(_));
         let best = fitting
@@ -381,21 +405,15 @@ impl<'r> DataWriter<'r> {
             .find(is_there)
             .or_else(|| fitting.rfind(|read| matches!(value(read), SlotValue::Failed(_))));
         below.push(best.map_or(SlotValue::Absent, value));
-        (best.map(std::slice::from_ref).unwrap_or_default(), 0)
+        let reads = best.map(std::slice::from_ref).unwrap_or_default();
+        FieldValue { ty: &field.ty, field, reads, values: below, child: 0 }
     }
 
     /// Writes a value, or `null` if the type is nullable. Returns whether something was written.
-    fn write_value(
-        &mut self,
-        ty: &'r ClientTypeRef,
-        field: &'r ShapeField,
-        reads: &'r [ShapeRead],
-        values: &mut [SlotValue<'r>],
-        child: PositionId,
-    ) -> bool {
+    fn write_value(&mut self, value: &mut FieldValue<'_, 'r>) -> bool {
         let before = self.errors.len();
-        let is_written = self.write_non_null(ty.nullable(), field, reads, values, child);
-        self.write_null(ty, field, is_written, before)
+        let is_written = self.write_non_null(value);
+        self.write_null(value.ty, value.field, is_written, before)
     }
 
     /// Writes `null` for a value that could not be written, if the type is nullable. `before` is the number
@@ -410,68 +428,55 @@ impl<'r> DataWriter<'r> {
         match ty {
             _ if is_written => true,
             ClientTypeRef::NonNull(_) => {
-                self.report_missing(field, before);
+                self.errors.report_missing(field, before, &mut self.output);
                 false
             }
             _ => {
-                self.out.extend_from_slice(b"null");
+                self.output.text.extend_from_slice(b"null");
                 true
             }
         }
     }
 
     /// Writes a non-null value. Returns whether there is one.
-    fn write_non_null(
-        &mut self,
-        ty: &'r ClientTypeRef,
-        field: &'r ShapeField,
-        reads: &'r [ShapeRead],
-        values: &mut [SlotValue<'r>],
-        child: PositionId,
-    ) -> bool {
-        if values.iter().all(|value| matches!(value, SlotValue::Absent | SlotValue::Failed(_))) {
+    fn write_non_null(&mut self, value: &mut FieldValue<'_, 'r>) -> bool {
+        if value.is_absent() {
             if let Some(SlotValue::Failed(error)) =
-                values.iter().find(|value| matches!(value, SlotValue::Failed(_)))
+                value.values.iter().find(|value| matches!(value, SlotValue::Failed(_)))
             {
-                self.report_failed_field(*error, field);
+                self.errors.report_failed_field(*error, value.field, &mut self.output);
             }
             return false;
         }
-        if let ClientTypeRef::List(item) = ty {
-            return self.write_list(item, field, reads, values, child);
+        if let ClientTypeRef::List(item) = value.ty.nullable() {
+            return self.write_list(&mut value.with_type(item));
         }
-        match field.shape {
-            Some(shape) => self.write_composite(shape, field, values, child),
-            None => self.write_leaf(ty.named_type(), field, reads, values),
+        match value.field.shape {
+            Some(shape) => self.write_composite(shape, value),
+            None => self.write_leaf(value),
         }
     }
 
-    fn write_list(
-        &mut self,
-        item: &'r ClientTypeRef,
-        field: &'r ShapeField,
-        reads: &'r [ShapeRead],
-        values: &mut [SlotValue<'r>],
-        child: PositionId,
-    ) -> bool {
-        let Some(mut split) = SlotLists::from_values(self.run, values) else {
-            self.report_wrong_value(field, "a list", values);
+    /// Writes a list; `item` has the type of its items, and the values of the list.
+    fn write_list(&mut self, item: &mut FieldValue<'_, 'r>) -> bool {
+        let Some(mut split) = self.objects.lists(item.values) else {
+            self.errors.report_wrong_value(item.field, "a list", item.values, &mut self.output);
             return false;
         };
-        let (start, mut number) = (self.out.len(), 0);
-        while let Some(is_there) = self.next_item(&mut split, number, values) {
+        let (start, mut number) = (self.output.text.len(), 0);
+        while let Some(is_there) = self.next_item(&mut split, number, item.values) {
             if !is_there {
                 return true;
             }
-            self.path.push(WriteStep::Index(number));
-            let is_written = self.write_value(item, field, reads, values, child);
-            self.path.pop();
+            self.errors.enter_item(number);
+            let is_written = self.write_value(item);
+            self.errors.leave();
             if !is_written {
                 break;
             }
             number += 1;
         }
-        self.truncate_output(start);
+        self.output.truncate(start);
         false
     }
 
@@ -484,60 +489,50 @@ impl<'r> DataWriter<'r> {
         number: usize,
         values: &mut [SlotValue<'r>],
     ) -> Option<bool> {
-        if self.is_full() {
+        if self.output.is_full() {
             return None;
         }
-        self.steps += 1;
+        self.output.steps += 1;
         let is_there = split.next(values);
         match (number, is_there) {
-            (0, true) => self.out.push(b'['),
-            (0, false) => self.out.extend_from_slice(b"[]"),
-            (_, true) => self.out.push(b','),
-            (_, false) => self.out.push(b']'),
+            (0, true) => self.output.text.push(b'['),
+            (0, false) => self.output.text.extend_from_slice(b"[]"),
+            (_, true) => self.output.text.push(b','),
+            (_, false) => self.output.text.push(b']'),
         }
         Some(is_there)
     }
 
-    fn write_leaf(
-        &mut self,
-        ty: TypeId,
-        field: &'r ShapeField,
-        reads: &[ShapeRead],
-        values: &[SlotValue<'r>],
-    ) -> bool {
-        let Some(node) = values.first().and_then(|value| value.node()) else { return false };
-        if self.is_large && self.out.len() + node.text().len() > self.max_bytes {
-            self.is_limit_exceeded = true;
+    fn write_leaf(&mut self, value: &FieldValue<'_, 'r>) -> bool {
+        let Some(node) = value.values.first().and_then(|value| value.node()) else { return false };
+        if self.is_large && self.output.text.len() + node.text().len() > self.output.max_bytes {
+            self.output.is_limit_exceeded = true;
             return false;
         }
-        let spelling = reads.first().and_then(|read| read.spelling.as_deref());
-        match leaf::write_leaf(&self.run.plan.types, ty, node, spelling, &mut self.out) {
+        let types = &self.objects.plan.types;
+        let ty = value.ty.named_type();
+        let spelling = value.reads.first().and_then(|read| read.spelling.as_deref());
+        match leaf::write_leaf(types, ty, node, spelling, &mut self.output.text) {
             LeafOutcome::Written => true,
             LeafOutcome::Null => false,
             LeafOutcome::Invalid => {
-                let name = Arc::clone(self.run.plan.types.name(ty));
-                self.report_wrong_value(field, &format!("a value of `{name}`"), values);
+                let wanted = format!("a value of `{}`", types.name(ty));
+                self.errors.report_wrong_value(value.field, &wanted, value.values, &mut self.output);
                 false
             }
         }
     }
 
-    /// Writes an object of the position `child`.
-    fn write_composite(
-        &mut self,
-        shape: ShapeId,
-        field: &'r ShapeField,
-        values: &mut [SlotValue<'r>],
-        child: PositionId,
-    ) -> bool {
-        let key = match self.composite_key(shape, field, values, child) {
+    /// Writes an object.
+    fn write_composite(&mut self, shape: ShapeId, value: &mut FieldValue<'_, 'r>) -> bool {
+        let key = match self.composite_key(shape, value) {
             Ok(key) => key,
             Err(is_written) => return is_written,
         };
-        let (start, errors) = (self.out.len(), self.errors.len());
-        let is_written = self.write_object(shape, values);
+        let (start, errors) = (self.output.text.len(), self.errors.len());
+        let is_written = self.write_object(shape, value.values);
         if let Some(key) = key.filter(|_| is_written && self.errors.len() == errors) {
-            self.written_objects.add(key, start..self.out.len());
+            self.output.record_object(key, start);
         }
         is_written
     }
@@ -548,22 +543,19 @@ impl<'r> DataWriter<'r> {
     fn composite_key(
         &mut self,
         shape: ShapeId,
-        field: &'r ShapeField,
-        values: &mut [SlotValue<'r>],
-        child: PositionId,
+        value: &mut FieldValue<'_, 'r>,
     ) -> Result<Option<WrittenObjectKey>, bool> {
-        let position = &self.run.plan.positions[child];
+        let FieldValue { field, values, child, .. } = value;
+        let position = &self.objects.plan.positions[*child];
         if !values.iter().any(|value| value.node().is_some_and(|node| node.kind() == ValueKind::Object)) {
-            self.report_wrong_value(field, "an object", values);
+            self.errors.report_wrong_value(field, "an object", values, &mut self.output);
             return Err(false);
         }
-        self.run.fill_step_results(position, None, values);
-        let (true, [SlotValue::Node(document, node, None)]) = (position.is_shared, &*values) else {
+        self.objects.fill_step_results(position, None, values);
+        let (true, [SlotValue::Node(document, node, None)]) = (position.is_shared, &**values) else {
             return Ok(None);
         };
         let key = (shape, u64::from(*document) << 32 | node.start() as u64);
-        let Some(length) = self.written_objects.text_length(&key) else { return Ok(Some(key)) };
-        self.is_limit_exceeded |= self.out.len() + length > self.max_bytes;
-        Err(!self.is_limit_exceeded && self.written_objects.copy_text(&key, &mut self.out))
+        self.output.repeat_object(&key).map_or(Ok(Some(key)), Err)
     }
 }

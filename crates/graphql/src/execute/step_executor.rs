@@ -8,12 +8,12 @@ use futures_util::future::BoxFuture;
 use json::{JsonDocument, JsonNode};
 use offload::work;
 
-use crate::keyed_fetch::{ObjectSelection, fetch_by_key};
+use crate::fetch::call_context::{ArgumentValues, CallContext, GraphqlEndpoint, ObjectKeys};
+use crate::fetch::keyed::{ObjectSelection, fetch_by_key};
+use crate::fetch::outcome::{FetchedValues, ValueLocation};
+use crate::fetch::remote::{self, RepresentationBatch};
+use crate::fetch::rest;
 use crate::plan::data::{PlanCall, PlanStep};
-use crate::remote::{self, RepresentationBatch};
-use crate::rest;
-use crate::route_services::{ArgumentValues, CallContext, GraphqlEndpoint, ObjectKeys};
-use crate::{FetchedValues, ValueLocation};
 
 /// Executes the steps of a plan.
 pub(crate) trait StepExecutor: Sync {

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use json::{AmbiguousValue, JsonDocument, JsonNode, JsonNumber, NodeId, ValueKind};
 use offload::{SHORT_TEXT, work};
 
-use crate::GraphqlError;
+use crate::error::GraphqlError;
 use crate::error::GraphqlErrorKind;
+use crate::plan::data::PlanStep;
 use crate::plan::types::{ClientInput, ClientTypeKind, ClientTypeRef, ClientTypes, ScalarKind};
 use crate::plan::values::{CallArgumentTexts, ValueSpeller, ValueTemplate, quote_json};
 use crate::plan::{OperationVariable, QueryPlan, shorten_text};
@@ -125,16 +126,22 @@ impl CoercedVariables {
                 declared.node_id = Some(value.node_id());
             }
         }
-        let variables = Self {
+        let mut variables = Self {
             document: Some(document),
             declarations: declared,
             spelled_values: SpelledValues::default(),
         };
-        variables.with_spelled_values(plan).map_err(|error| vec![*error])
+        variables.spelled_values = SpelledValues::new(&variables, plan).map_err(|error| vec![*error])?;
+        Ok(variables)
     }
 
     fn get(&self, name: &str) -> Option<JsonNode<'_>> {
         self.document.as_ref()?.node_by_id(self.declarations.get(name)?.node_id?)
+    }
+
+    /// The number of bytes of variable values in a step's calls; 0 if the values are short.
+    pub(super) fn long_bytes(&self, step: &PlanStep) -> usize {
+        if self.spelled_values.is_empty() { 0 } else { spelled_values::variable_bytes(self, step) }
     }
 
     /// Whether a variable is `true`.

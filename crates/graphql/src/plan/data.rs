@@ -13,8 +13,8 @@ use bytes::Bytes;
 
 use super::types::{ClientTypes, TypeId};
 use super::values::CallArgumentTexts;
-use crate::remote::EncodedDocument;
-use crate::{BatchStrategy, RestOperation, SubgraphBindings};
+use crate::fetch::remote::EncodedDocument;
+use crate::subgraph::{BatchStrategy, RestOperation, SubgraphBindings};
 
 pub(crate) type PositionId = usize;
 pub(crate) type SlotId = usize;

@@ -7,7 +7,7 @@ use super::QueryPlan;
 use super::data::{ObjectGroup, PlanCall, PlanStep, PositionId};
 use super::response_keys::client_key;
 use crate::subgraph::ParameterSource;
-use crate::{BatchStrategy, BoundCall};
+use crate::subgraph::{BatchStrategy, BoundCall};
 
 /// The calls that a document will make. The `Display` form is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ fn describe_request(how: &BatchStrategy) -> String {
     }
 }
 
-fn describe_parameter(parameter: &crate::RestParameter) -> String {
+fn describe_parameter(parameter: &crate::subgraph::RestParameter) -> String {
     match &parameter.source {
         ParameterSource::Key(key) | ParameterSource::Argument(key) => format!("{}={{{key}}}", parameter.name),
         ParameterSource::Fixed(value) => format!("{}={value}", parameter.name),

@@ -16,7 +16,7 @@ use services::{
 
 use super::*;
 use crate::execute::{self, AnswerRules, CoercedVariables};
-use crate::route_services::{RouteServices, SourceLimits};
+use crate::fetch::call_context::{RouteServices, SourceLimits};
 use crate::{ServiceSchema, SubgraphBindings, SubgraphProtocol, compose};
 
 /// The number of input bytes that determine the schema, unless it is one of the schemas shared by most

@@ -19,8 +19,9 @@ use graphql_tools::static_graphql::query::{
 };
 
 use super::types::{ClientTypes, TypeId};
+use crate::config::GraphqlLimits;
 use crate::error::{GraphqlError, GraphqlErrorKind};
-use crate::{GraphqlLimits, OperationKind};
+use crate::subgraph::OperationKind;
 use fragments::{FragmentIndex, operation_selections};
 use selection_sizes::{FigureBook, SelectionSizes};
 

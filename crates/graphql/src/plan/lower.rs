@@ -31,7 +31,7 @@ use super::data::{
 };
 use super::types::{ClientTypes, TypeId};
 use super::values::{CallArgumentTexts, ValueSpeller, quote_json};
-use crate::{OperationKind, Subgraph, SubgraphBindings, SubgraphProtocol};
+use crate::subgraph::{OperationKind, Subgraph, SubgraphBindings, SubgraphProtocol};
 use entities::{EntitiesAlias, EntitiesFetch};
 use select::DataPosition;
 

@@ -6,8 +6,8 @@ use graphql_tools::static_graphql::query::{
 
 use super::limits::fragments::{FragmentIndex, operation_selections};
 use super::shorten_text;
-use crate::OperationKind;
 use crate::error::{GraphqlError, GraphqlErrorKind};
+use crate::subgraph::OperationKind;
 
 /// An operation of a document.
 pub(super) struct DocumentOperation<'d> {

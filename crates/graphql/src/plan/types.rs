@@ -8,7 +8,7 @@ use graphql_tools::static_graphql::schema::{
 };
 
 use crate::subgraph::ScalarInput;
-use crate::{OperationKind, SubgraphBindings};
+use crate::subgraph::{OperationKind, SubgraphBindings};
 
 /// The number of a type.
 pub(crate) type TypeId = u32;

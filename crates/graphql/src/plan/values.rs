@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::types::{ClientTypeKind, ClientTypeRef, ClientTypes, ScalarKind};
-use crate::SubgraphBindings;
+use crate::subgraph::SubgraphBindings;
 
 /// The arguments of a call: quoted names, and values.
 #[derive(Debug, Default)]
@@ -166,7 +166,7 @@ impl ValueSpeller<'_> {
         quote_json(binding.and_then(|binding| binding.values.get(name)).map_or(name, |text| text))
     }
 
-    fn type_binding(&self, ty: &ClientTypeRef) -> Option<&crate::TypeBinding> {
+    fn type_binding(&self, ty: &ClientTypeRef) -> Option<&crate::subgraph::TypeBinding> {
         self.bindings?.types.get(&**self.types.name(ty.named_type()))
     }
 

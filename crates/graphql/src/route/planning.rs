@@ -20,11 +20,11 @@ use offload::{JobRequest, OffloadError, OffloadPool, QuotaKey};
 use services::{RequestCall, WorkFingerprint, timeout_at};
 
 use super::GraphqlRouteInner;
+use super::schema_inputs::ReadySchema;
 use crate::error::GraphqlError;
 use crate::execute::{CoercedVariables, IntrospectionLimits, introspected};
 pub(super) use crate::plan::PlanError;
 use crate::plan::{CheckedDocument, PLANNING_TIMEOUT, QueryPlan};
-use crate::schema_inputs::ReadySchema;
 use crate::serve::HttpError;
 
 /// The maximum estimated duration of checking and planning a small document.

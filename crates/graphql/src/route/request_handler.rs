@@ -15,13 +15,13 @@ use services::{
 use tokio::time::Instant;
 
 use super::planning::{MAX_ATTEMPTS, PlanError};
+use super::schema_inputs::ReadySchema;
 use super::{CoalescingError, GraphqlRouteInner, SharedOutcome};
 use crate::config::IntrospectionAccess;
 use crate::error::GraphqlError;
 use crate::execute::{self, AnswerRules, CoercedVariables, ExecutionResponse};
+use crate::fetch::call_context::RouteServices;
 use crate::plan::{QueryPlan, check_size};
-use crate::route_services::RouteServices;
-use crate::schema_inputs::ReadySchema;
 use crate::serve::{
     DocumentHash, DocumentOwner, GraphqlRefusal, GraphqlRequest, HttpError, RequestParseError,
     ResponseMediaType, accepts_page, build_response, error_response, graphiql_page, hash_document,

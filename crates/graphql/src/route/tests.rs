@@ -13,8 +13,8 @@ use services::{CallRights, CallerId};
 
 use super::*;
 use crate::RemoteService;
+use crate::fetch::shop_fixture::ShopFixture;
 use crate::plan::QueryPlan;
-use crate::shop_fixture::ShopFixture;
 
 mod caching;
 

@@ -7,10 +7,10 @@ use services::config::did_you_mean;
 
 use super::declaration::{FieldChange, SchemaDeclarations, TypeChange};
 use super::graphql_names;
+use super::mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes};
 use super::model::{
     BUILT_IN_SCALARS, MUTATION, ModelField, ModelProtocol, ModelTypeShape, QUERY, ServiceModel,
 };
-use crate::schema_mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes};
 
 /// The operator's changes to types, by model and key.
 pub(super) type TypeChanges<'a> = HashMap<(usize, Box<str>), &'a TypeChange>;

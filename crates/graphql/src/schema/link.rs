@@ -14,11 +14,11 @@ use services::config::did_you_mean;
 use super::change::{TypeChanges, change_field, find_type, type_name_hint};
 use super::declaration::{LinkDeclaration, SchemaDeclarations};
 use super::graphql_names;
+use super::mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning};
 use super::model::{
     DocumentLink, KeyedCalls, LinkParameter, MUTATION, ModelField, ModelFieldSource, ModelFields,
     ModelTypeRef, ModelTypeShape, QUERY, ServiceModel, StubType,
 };
-use crate::schema_mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning};
 use crate::subgraph::{BatchStrategy, BoundCall, ItemMatch, LinkedField, ParameterSource};
 use call::ResolvedCall;
 

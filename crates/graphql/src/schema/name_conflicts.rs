@@ -4,8 +4,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::graphql_names;
+use super::mistake::SchemaWarning;
 use super::model::{MUTATION, ModelProtocol, ModelTypeShape, QUERY, ServiceModel};
-use crate::schema_mistake::SchemaWarning;
 
 /// Gives every type and every root field a unique name.
 pub(super) fn resolve_name_conflicts(models: &mut [ServiceModel], findings: &mut Vec<SchemaWarning>) {

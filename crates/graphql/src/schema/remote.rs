@@ -12,12 +12,12 @@ use graphql_tools::parser::schema::{
     TypeExtension, Value as AstValue, parse_schema,
 };
 
+use super::mistake::SchemaWarning;
 use super::model::{
     MUTATION, ModelEnumValue, ModelField, ModelFields, ModelProtocol, ModelType, ModelTypeRef,
     ModelTypeShape, QUERY, ServiceModel,
 };
 use crate::compose::sdl_text::normalize_sdl;
-use crate::schema_mistake::SchemaWarning;
 
 /// The `Query` fields that every federated subgraph has.
 const SUBGRAPH_FIELDS: [&str; 2] = ["_entities", "_service"];

@@ -18,11 +18,11 @@ use openapi::{
 use serde_json::Value;
 
 use super::graphql_names;
+use super::mistake::SchemaWarning;
 use super::model::{
     DocumentLink, LinkParameter, MUTATION, ModelField, ModelFieldSource, ModelFields, ModelProtocol,
     ModelTypeRef, QUERY, ServiceModel,
 };
-use crate::schema_mistake::SchemaWarning;
 use crate::subgraph::{ParameterSource, RestOperation, RestParameter};
 use types::{SchemaLocation, TypeBuilder, ValueDirection};
 

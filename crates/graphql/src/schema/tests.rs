@@ -10,8 +10,8 @@ use openapi::OpenApiDocument;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
 
+use super::mistake::{SchemaMistake, SchemaWarning};
 use super::{SchemaDeclarations, SchemaDescription, SchemaSource, build_subgraphs};
-use crate::schema_mistake::{SchemaMistake, SchemaWarning};
 use crate::subgraph::{Subgraph, SubgraphBindings, SubgraphProtocol};
 
 /// A service: its name, and an OpenAPI document or a GraphQL schema.

@@ -16,9 +16,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use services::{StreamedServiceBody, accept, body};
 
 /// The page with gzip encoding, which most browsers accept.
-const COMPRESSED_PAGE: &[u8] = include_bytes!("../../graphiql/graphiql.html.gz");
+const COMPRESSED_PAGE: &[u8] = include_bytes!("../../assets/graphiql/graphiql.html.gz");
 /// The hash of its script in Base64.
-const SCRIPT_HASH: &str = include_str!("../../graphiql/script.sha256");
+const SCRIPT_HASH: &str = include_str!("../../assets/graphiql/script.sha256");
 
 /// The headers of the page. Inline styles are allowed, because GraphiQL creates some at run time.
 static PAGE_HEADERS: LazyLock<HeaderMap> = LazyLock::new(|| {
@@ -74,7 +74,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
-    use crate::shop_fixture::count_moves;
+    use crate::fetch::shop_fixture::count_moves;
 
     #[tokio::test]
     async fn decodes_the_page_in_the_pool() {

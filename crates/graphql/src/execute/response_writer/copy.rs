@@ -4,17 +4,38 @@
 
 use json::{JsonNode, ObjectMembers, PassedValue};
 
-use super::{DataWriter, ObjectOrigin, SlotValue};
+use super::{DataWriter, ObjectOrigin};
 use crate::execute::leaf;
 use crate::plan::shape::{MemberScan, PlainKind, ShapeId, ShapeVariant};
-use crate::plan::types::{ClientTypeKind, ClientTypeRef, ScalarKind, TypeId};
+use crate::plan::types::{ClientTypeKind, ClientTypeRef, ScalarKind};
 
 /// The number of consecutive objects of a shape that may differ from this form before further attempts are
 /// given up.
-pub(super) const MAX_COPY_ATTEMPTS: u8 = 8;
+const MAX_COPY_ATTEMPTS: u8 = 8;
 
-/// A pending range of a document's text that follows the output written so far.
-struct CopyRange<'r> {
+/// By shape: the number of further attempts to copy an object.
+pub(super) struct CopyAttempts(Vec<u8>);
+
+impl CopyAttempts {
+    pub(super) fn new(shapes: usize) -> Self {
+        Self(vec![MAX_COPY_ATTEMPTS; shapes])
+    }
+
+    /// Whether an object of the shape is worth a further attempt.
+    #[inline]
+    pub(super) fn is_left(&self, shape: ShapeId) -> bool {
+        self.0[shape] > 0
+    }
+
+    /// Counts an attempt.
+    #[inline]
+    pub(super) fn count(&mut self, shape: ShapeId, is_copied: bool) {
+        self.0[shape] = if is_copied { MAX_COPY_ATTEMPTS } else { self.0[shape] - 1 };
+    }
+}
+
+/// The copy of an object: a pending range of a document's text that follows the output written so far.
+pub(super) struct ObjectCopy<'r> {
     text: &'r [u8],
     start: usize,
     end: usize,
@@ -24,8 +45,18 @@ struct CopyRange<'r> {
     is_limit_exceeded: bool,
 }
 
-impl CopyRange<'_> {
-    fn flush(&mut self, out: &mut Vec<u8>) {
+impl<'r> ObjectCopy<'r> {
+    pub(super) fn new(text: &'r [u8], max_bytes: usize) -> Self {
+        Self { text, start: 0, end: 0, max_bytes, is_limit_exceeded: false }
+    }
+
+    /// Whether the maximum size has been exceeded.
+    pub(super) fn is_limit_exceeded(&self) -> bool {
+        self.is_limit_exceeded
+    }
+
+    /// Writes the pending range.
+    pub(super) fn flush(&mut self, out: &mut Vec<u8>) {
         if out.len() + (self.end - self.start) > self.max_bytes {
             self.is_limit_exceeded = true;
             self.start = self.end;
@@ -60,60 +91,27 @@ impl CopyRange<'_> {
             out.push(byte);
         }
     }
-}
 
-impl<'r> DataWriter<'r> {
-    /// Writes an object by copying. Returns false if this is not possible, and then nothing has been written.
-    pub(super) fn try_copy(
+    /// Copies the members of an object. Returns false if it differs from the form that can be copied; part of
+    /// it may be written then.
+    pub(super) fn copy_members(
         &mut self,
-        id: ShapeId,
-        variant: &'r ShapeVariant,
-        ty: TypeId,
-        values: &[SlotValue<'r>],
-    ) -> bool {
-        let Some(SlotValue::Node(document, node, _)) = variant.copy_slot.map(|slot| values[slot]) else {
-            return false;
-        };
-        if self.copy_attempts[id] == 0 {
-            return false;
-        }
-        let Some(document) = self.run.documents.get(document as usize) else { return false };
-        let (length, errors) = (self.out.len(), self.errors.len());
-        let most = self.max_bytes;
-        let mut piece =
-            CopyRange { text: document.text(), start: 0, end: 0, max_bytes: most, is_limit_exceeded: false };
-        let place = ObjectOrigin { ty, values, base: self.hits.len() };
-        if self.copy_members(&mut piece, variant, place, node) {
-            piece.flush(&mut self.out);
-            self.copy_attempts[id] = MAX_COPY_ATTEMPTS;
-            self.is_limit_exceeded |= piece.is_limit_exceeded;
-            return !self.is_limit_exceeded;
-        }
-        self.is_limit_exceeded |= piece.is_limit_exceeded;
-        self.copy_attempts[id] -= 1;
-        self.truncate_output(length);
-        self.errors.truncate(errors);
-        false
-    }
-
-    fn copy_members(
-        &mut self,
-        piece: &mut CopyRange<'r>,
+        writer: &mut DataWriter<'r>,
         variant: &'r ShapeVariant,
         place: ObjectOrigin<'_, 'r>,
         node: JsonNode<'r>,
     ) -> bool {
-        self.steps += variant.steps;
+        writer.output.steps += variant.steps;
         let mut members = node.members();
-        piece.add(node.start(), node.start() + 1, &mut self.out);
+        self.add(node.start(), node.start() + 1, &mut writer.output.text);
         for (number, field) in variant.fields.iter().enumerate() {
             let Some(copied) = &field.copied_field else {
                 if number > 0 {
-                    piece.add_delimiter(b',', &mut self.out);
+                    self.add_delimiter(b',', &mut writer.output.text);
                 }
-                piece.flush(&mut self.out);
-                self.out.extend_from_slice(&field.member_name);
-                if !self.write_field(field, place) {
+                self.flush(&mut writer.output.text);
+                writer.output.text.extend_from_slice(&field.member_name);
+                if !writer.write_field(field, place) {
                     return false;
                 }
                 continue;
@@ -123,67 +121,67 @@ impl<'r> DataWriter<'r> {
                 if let Some(found) = members.next_matching(&copied.member) {
                     break found;
                 }
-                match skip_to_member(members, variant, number, &mut self.steps) {
+                match skip_to_member(members, variant, number, &mut writer.output.steps) {
                     Some(further) => members = further,
                     None => return false,
                 }
             };
             let (start, name) = (member.start, copied.member.text().len());
             // Between two adjacent members there is only a comma.
-            if copied.is_name_unchanged && piece.is_adjacent(start, usize::from(number > 0)) {
-                piece.end = start + name;
+            if copied.is_name_unchanged && self.is_adjacent(start, usize::from(number > 0)) {
+                self.end = start + name;
             } else {
                 if number > 0 {
-                    piece.add_delimiter(b',', &mut self.out);
+                    self.add_delimiter(b',', &mut writer.output.text);
                 }
                 if copied.is_name_unchanged {
-                    piece.add(start, start + name, &mut self.out);
+                    self.add(start, start + name, &mut writer.output.text);
                 } else {
-                    piece.flush(&mut self.out);
-                    self.out.extend_from_slice(&field.member_name);
+                    self.flush(&mut writer.output.text);
+                    writer.output.text.extend_from_slice(&field.member_name);
                 }
             }
             match copied.scalar {
                 Some(scalar) if leaf::can_copy_verbatim(scalar, &member) => {
-                    piece.add(member.value, member.end, &mut self.out);
+                    self.add(member.value, member.end, &mut writer.output.text);
                 }
-                _ if self.copy_value(piece, &field.ty, copied.plain_kind, member) => {}
+                _ if self.copy_value(writer, &field.ty, copied.plain_kind, member) => {}
                 _ => return false,
             }
         }
-        piece.add_delimiter(b'}', &mut self.out);
+        self.add_delimiter(b'}', &mut writer.output.text);
         true
     }
 
     fn copy_value(
         &mut self,
-        piece: &mut CopyRange<'r>,
+        writer: &mut DataWriter<'r>,
         ty: &'r ClientTypeRef,
         plain: PlainKind,
         passed: PassedValue<'r>,
     ) -> bool {
         let PassedValue { value, end, .. } = passed;
         if passed.first_byte() == b'n' {
-            piece.add(value, end, &mut self.out);
+            self.add(value, end, &mut writer.output.text);
             return !matches!(ty, ClientTypeRef::NonNull(_));
         }
         if let ClientTypeRef::List(item) = ty.nullable() {
             if passed.first_byte() != b'[' {
                 return false;
             }
-            piece.add(value, value + 1, &mut self.out);
+            self.add(value, value + 1, &mut writer.output.text);
             let (mut items, mut count) = (passed.node().items(), 0);
             while let Some(passed) = items.next_with_positions() {
                 if count > 0 {
-                    piece.add_delimiter(b',', &mut self.out);
+                    self.add_delimiter(b',', &mut writer.output.text);
                 }
                 count += 1;
-                if piece.is_limit_exceeded || !self.copy_value(piece, item, plain, passed) {
+                if self.is_limit_exceeded || !self.copy_value(writer, item, plain, passed) {
                     return false;
                 }
             }
-            piece.add_delimiter(b']', &mut self.out);
-            self.steps += count / 4;
+            self.add_delimiter(b']', &mut writer.output.text);
+            writer.output.steps += count / 4;
             return true;
         }
         let fits = match plain {
@@ -191,26 +189,29 @@ impl<'r> DataWriter<'r> {
                 leaf::can_copy_verbatim(scalar, &passed)
                     || scalar == ScalarKind::Int && leaf::is_int(passed.node())
             }
-            PlainKind::Enum(id) => self.is_enum_value(id, piece.text.get(value..end).unwrap_or_default()),
+            PlainKind::Enum(id) => is_enum_value(
+                writer.objects.plan.types.kind_of(id),
+                self.text.get(value..end).unwrap_or_default(),
+            ),
             PlainKind::Object(shape) => {
-                let shape = &self.run.plan.shapes[shape];
+                let shape = &writer.objects.plan.shapes[shape];
                 let [variant] = shape.variants.as_slice() else { return false };
-                let place = ObjectOrigin { ty: shape.parent, values: &[], base: self.hits.len() };
+                let place = ObjectOrigin { ty: shape.parent, values: &[], base: writer.members.len() };
                 return passed.first_byte() == b'{'
-                    && self.copy_members(piece, variant, place, passed.node());
+                    && self.copy_members(writer, variant, place, passed.node());
             }
         };
         if fits {
-            piece.add(value, end, &mut self.out);
+            self.add(value, end, &mut writer.output.text);
         }
         fits
     }
+}
 
-    /// Whether a text is the quoted name of an enum value.
-    fn is_enum_value(&self, id: TypeId, text: &[u8]) -> bool {
-        let ClientTypeKind::Enum(values) = self.run.plan.types.kind_of(id) else { return false };
-        matches!(text, [b'"', name @ .., b'"'] if values.iter().any(|value| value.as_bytes() == name))
-    }
+/// Whether a text is the quoted name of a value of an enum.
+fn is_enum_value(kind: &ClientTypeKind, text: &[u8]) -> bool {
+    let ClientTypeKind::Enum(values) = kind else { return false };
+    matches!(text, [b'"', name @ .., b'"'] if values.iter().any(|value| value.as_bytes() == name))
 }
 
 /// Advances to the member of the field with this number, past members that are not wanted. Returns `None` if

@@ -2,7 +2,7 @@
 
 use json::ValueKind;
 
-use super::{DataWriter, SlotValue};
+use crate::execute::slot_value::SlotValue;
 use crate::plan::shape::ShapeVariant;
 
 /// The maximum number of members whose order is recorded.
@@ -12,14 +12,48 @@ const PASS_COMPARISONS: usize = 4;
 
 /// The result of a read.
 #[derive(Clone, Copy, Default)]
-pub(super) struct ReadResult<'r> {
-    pub(super) value: SlotValue<'r>,
+struct ReadResult<'r> {
+    value: SlotValue<'r>,
     is_found: bool,
 }
 
-impl<'r> DataWriter<'r> {
-    /// Finds the values that are read from an object, and appends them to `hits`.
-    pub(super) fn scan_members(&mut self, variant: &'r ShapeVariant, values: &[SlotValue<'r>]) {
+/// A scanner of objects' members.
+pub(super) struct MemberScanner<'r> {
+    /// The values that were found among the members of all objects in progress.
+    hits: Vec<ReadResult<'r>>,
+    /// By scan: the names of members in the order in which they last occurred, each with its index among the
+    /// names searched for.
+    member_orders: Vec<Vec<(&'r [u8], Option<usize>)>>,
+}
+
+impl<'r> MemberScanner<'r> {
+    /// Creates a scanner for a plan with this number of scans.
+    pub(super) fn new(scans: usize) -> Self {
+        Self { hits: Vec::new(), member_orders: vec![Vec::new(); scans] }
+    }
+
+    /// The number of values of the objects in progress, which is the base of the next object's values.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.hits.len()
+    }
+
+    /// Discards the values of the objects above this base.
+    #[inline]
+    pub(super) fn truncate(&mut self, base: usize) {
+        self.hits.truncate(base);
+    }
+
+    /// Returns the value of a read from the object with this base.
+    #[inline]
+    pub(super) fn value(&self, base: usize, read: usize) -> SlotValue<'r> {
+        self.hits[base + read].value
+    }
+
+    /// Finds the values that are read from an object, and appends them. Returns the number of steps that this
+    /// counts as.
+    pub(super) fn scan(&mut self, variant: &'r ShapeVariant, values: &[SlotValue<'r>]) -> usize {
+        let mut steps = 0;
         let base = self.hits.len();
         self.hits.resize(base + variant.read_count, ReadResult::default());
         for scan in &variant.scans {
@@ -67,7 +101,8 @@ impl<'r> DataWriter<'r> {
                 numbers.iter().for_each(|number| hits[*number] = ReadResult { value, is_found: true });
             }
             // A comparison takes a fraction of the time of writing a field.
-            self.steps += compared / 16;
+            steps += compared / 16;
         }
+        steps
     }
 }

@@ -3,7 +3,7 @@
 
 use super::fixture::ExecutionFixture;
 use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
-use crate::shop_fixture::count_moves;
+use crate::fetch::shop_fixture::count_moves;
 
 async fn query_posts(posts: &str, document: &str) -> String {
     let rig = ExecutionFixture::with_rest_services(

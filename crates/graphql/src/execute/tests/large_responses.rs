@@ -2,7 +2,7 @@
 
 use super::fixture::ExecutionFixture;
 use super::nested::{BLOG, LINKS, PEOPLE};
-use crate::shop_fixture::count_moves;
+use crate::fetch::shop_fixture::count_moves;
 
 /// Returns a rig with this number of posts and this maximum response size in bytes.
 fn posts_fixture(posts: usize, most: usize) -> ExecutionFixture {

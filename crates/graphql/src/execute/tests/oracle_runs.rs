@@ -1,5 +1,5 @@
 //! Executes queries on supergraphs from Apollo's composition and from this crate's composition of the same
-//! services. The response must equal that of a single server with all data (`oracle/runs/`).
+//! services. The response must equal that of a single server with all data (`tests/fixtures/oracle/runs/`).
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::fixture::ExecutionFixture;
 use crate::compose::tests::{compose_case, read_cases};
 
-const RUNS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/oracle/runs");
+const RUNS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/oracle/runs");
 
 /// Services, their data, and queries.
 pub(super) struct ExecutionCase {

@@ -2,9 +2,9 @@
 
 use crate::OperationKind;
 use crate::execute::AnswerRules;
+use crate::fetch::shop_fixture::ShopFixture;
 use crate::plan::QueryPlanner;
 use crate::schema::{SchemaDescription, SchemaSource, build_subgraphs};
-use crate::shop_fixture::ShopFixture;
 use crate::{GraphqlLimits, ServiceSchema, compose};
 
 use super::nested::BLOG;

@@ -1,5 +1,5 @@
 //! Simulated subgraphs with the data of a table, restricted to the fields that the supergraph assigns to
-//! them: `oracle/runs/`.
+//! them: `tests/fixtures/oracle/runs/`.
 //!
 //! Each behaves like a real one: a document must be valid by its own schema, entities are found by its own
 //! keys, external fields are available only where they are provided, and required fields must be sent.

@@ -6,11 +6,11 @@ use std::collections::{HashMap, HashSet};
 use bytes::Bytes;
 
 use super::CoercedVariables;
-use crate::SubgraphBindings;
 use crate::error::{GraphqlError, GraphqlErrorKind};
 use crate::plan::QueryPlan;
 use crate::plan::data::{PlanCall, PlanStep};
 use crate::plan::values::{CallArgumentTexts, ValueSpeller, ValueTemplate};
+use crate::subgraph::SubgraphBindings;
 
 /// Values up to this total size in all calls are converted anew for each call.
 const SHORT_BYTES: usize = 8 << 10;
@@ -22,6 +22,47 @@ pub(super) const MAX_ARGUMENT_BYTES: usize = 8 << 20;
 pub(super) struct SpelledValues(HashMap<usize, HashMap<Box<str>, Bytes>>);
 
 impl SpelledValues {
+    /// Converts long values to the spelling of each service that they are sent to. Fails if the calls would
+    /// contain too many bytes of them.
+    pub(super) fn new(variables: &CoercedVariables, plan: &QueryPlan) -> Result<Self, Box<GraphqlError>> {
+        let bytes = plan.steps.iter().map(|step| variable_bytes(variables, step));
+        let sum = bytes.fold(0, usize::saturating_add);
+        if sum <= SHORT_BYTES {
+            return Ok(Self::default());
+        }
+        if sum > MAX_ARGUMENT_BYTES {
+            let message = format!(
+                "the operation sends variable values of {sum} bytes in all to services; \
+                 at most {MAX_ARGUMENT_BYTES} are allowed"
+            );
+            return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message)));
+        }
+        let mut spelled = Self::default();
+        for step in &plan.steps {
+            let speller = ValueSpeller { types: &plan.types, bindings: Some(&step.bindings) };
+            let values = spelled.0.entry(std::ptr::from_ref(&*step.bindings).addr()).or_default();
+            for_each_variable(step, &mut |name| {
+                if values.contains_key(name) {
+                    return;
+                }
+                let (Some(node), Some(declared)) = (variables.get(name), variables.declarations.get(name))
+                else {
+                    return;
+                };
+                let mut text = Vec::new();
+                speller.respell(node, &declared.ty, &mut text);
+                values.insert(name.into(), text.into());
+            });
+        }
+        Ok(spelled)
+    }
+
+    /// Whether the values are short.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns a variable in a service's spelling; `None` if the values are short, or it is not sent there.
     #[inline]
     pub(super) fn get(&self, name: &str, bindings: Option<&SubgraphBindings>) -> Option<&Bytes> {
@@ -39,52 +80,11 @@ pub(super) fn count_services(plan: &QueryPlan) -> usize {
     services.len()
 }
 
-impl CoercedVariables {
-    /// Converts long values to the spelling of each service that they are sent to. Fails if the calls would
-    /// contain too many bytes of them.
-    pub(super) fn with_spelled_values(mut self, plan: &QueryPlan) -> Result<Self, Box<GraphqlError>> {
-        let sum = plan.steps.iter().map(|step| self.variable_bytes(step)).fold(0, usize::saturating_add);
-        if sum <= SHORT_BYTES {
-            return Ok(self);
-        }
-        if sum > MAX_ARGUMENT_BYTES {
-            let message = format!(
-                "the operation sends variable values of {sum} bytes in all to services; \
-                 at most {MAX_ARGUMENT_BYTES} are allowed"
-            );
-            return Err(Box::new(GraphqlError::new(GraphqlErrorKind::Limit, message)));
-        }
-        let mut spelled = SpelledValues::default();
-        for step in &plan.steps {
-            let speller = ValueSpeller { types: &plan.types, bindings: Some(&step.bindings) };
-            let values = spelled.0.entry(std::ptr::from_ref(&*step.bindings).addr()).or_default();
-            for_each_variable(step, &mut |name| {
-                if values.contains_key(name) {
-                    return;
-                }
-                let (Some(node), Some(declared)) = (self.get(name), self.declarations.get(name)) else {
-                    return;
-                };
-                let mut text = Vec::new();
-                speller.respell(node, &declared.ty, &mut text);
-                values.insert(name.into(), text.into());
-            });
-        }
-        self.spelled_values = spelled;
-        Ok(self)
-    }
-
-    /// The number of bytes of variable values in a step's calls; 0 if the values are short.
-    pub(in crate::execute) fn long_bytes(&self, step: &PlanStep) -> usize {
-        if self.spelled_values.0.is_empty() { 0 } else { self.variable_bytes(step) }
-    }
-
-    /// The number of bytes of variable values in a step's calls.
-    fn variable_bytes(&self, step: &PlanStep) -> usize {
-        let mut bytes = 0;
-        for_each_variable(step, &mut |name| bytes += self.get(name).map_or(0, |node| node.text().len()));
-        bytes
-    }
+/// The number of bytes of variable values in a step's calls.
+pub(super) fn variable_bytes(variables: &CoercedVariables, step: &PlanStep) -> usize {
+    let mut bytes = 0;
+    for_each_variable(step, &mut |name| bytes += variables.get(name).map_or(0, |node| node.text().len()));
+    bytes
 }
 
 /// Calls a closure with the name of each variable in a step's call, as often as the call contains its value.
@@ -121,8 +121,10 @@ mod tests {
     use offload::SHORT_TEXT;
 
     use super::*;
+    use crate::compose::{ServiceSchema, compose};
+    use crate::config::GraphqlLimits;
     use crate::plan::QueryPlanner;
-    use crate::{GraphqlLimits, ServiceSchema, Subgraph, SubgraphProtocol, compose};
+    use crate::subgraph::{Subgraph, SubgraphProtocol};
 
     /// Plans a document over two services, each of which has a field with its name.
     fn plan_document(document: &str) -> Arc<QueryPlan> {

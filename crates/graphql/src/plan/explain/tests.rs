@@ -1,3 +1,5 @@
+//! Tests of plan explanations.
+
 use crate::execute::tests::blog_planner;
 
 #[test]

@@ -14,9 +14,9 @@ use super::select::{self, DataPosition, inline_fragments, without_links};
 use super::{
     FetchTarget, LoweredFetch, LoweringError, LoweringResult, PlanLowering, inclusion_conditions, object_path,
 };
-use crate::SubgraphProtocol;
 use crate::plan::data::{ObjectGroup, PlanCall, SlotOrigin, StepInput, SubgraphDocument};
 use crate::plan::values::CallArgumentTexts;
+use crate::subgraph::SubgraphProtocol;
 
 /// A fetch of entities, whose aliases share one document.
 pub(super) struct EntitiesFetch<'f> {

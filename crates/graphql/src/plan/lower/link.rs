@@ -10,7 +10,7 @@ use super::{
     object_path, to_boxed_names, translation,
 };
 use crate::plan::data::{ObjectGroup, PlanCall, SlotId, SlotOrigin, StepInput, TypeFilter};
-use crate::{BatchStrategy, BoundCall, SubgraphProtocol};
+use crate::subgraph::{BatchStrategy, BoundCall, SubgraphProtocol};
 
 impl PlanLowering<'_> {
     /// Lowers a link to a step whose results are the field's values.

@@ -13,7 +13,7 @@ use super::{
     to_boxed_names,
 };
 use crate::plan::data::{ObjectGroup, PlanCall, PositionId, SlotId, SlotOrigin, StepInput, SubgraphDocument};
-use crate::{OperationKind, Subgraph, SubgraphProtocol};
+use crate::subgraph::{OperationKind, Subgraph, SubgraphProtocol};
 
 impl PlanLowering<'_> {
     /// Lowers the root fields of a fetch.

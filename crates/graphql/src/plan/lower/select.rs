@@ -18,7 +18,7 @@ use crate::plan::data::{
 };
 use crate::plan::types::TypeId;
 use crate::plan::values::enum_spelling;
-use crate::{EntityBinding, SubgraphBindings, TypeRule};
+use crate::subgraph::{EntityBinding, SubgraphBindings, TypeRule};
 
 /// A place in the data where fields are added.
 #[derive(Clone)]
@@ -199,7 +199,7 @@ impl PlanLowering<'_> {
         fetch: LoweredFetch<'_>,
         spot: &DataPosition<'_>,
         field: &FieldSelection,
-        link: &crate::LinkedField,
+        link: &crate::subgraph::LinkedField,
     ) -> LoweringResult {
         let key = |need: &str| format!("{need} of {}", fetch.subgraph.name);
         for need in &link.needed_fields {

@@ -11,8 +11,8 @@ use hive_router_query_planner::ast::value::Value;
 use hive_router_query_planner::state::supergraph_state::TypeNode;
 
 use super::{LoweredFetch, PlanLowering};
-use crate::SubgraphBindings;
 use crate::plan::types::{ClientTypeKind, ClientTypeRef};
+use crate::subgraph::SubgraphBindings;
 
 /// The alias of a field that a link to the same service needs.
 pub(super) fn need_alias(need: &str) -> String {

@@ -3,11 +3,11 @@
 use serde::Deserialize;
 
 use super::{RootTypeNames, SUBGRAPH_FIELDS, add_or_merge_type};
+use crate::schema::mistake::SchemaWarning;
 use crate::schema::model::{
     BUILT_IN_SCALARS, MUTATION, ModelEnumValue, ModelField, ModelFields, ModelTypeRef, ModelTypeShape, QUERY,
     ServiceModel,
 };
-use crate::schema_mistake::SchemaWarning;
 
 /// The whole response, its `data`, or the `__schema` member.
 #[derive(Deserialize)]

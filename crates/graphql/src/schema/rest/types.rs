@@ -9,11 +9,11 @@ use openapi::{DiscriminatedUnion, MemberAccess, OpenApiDocument, OpenApiSchema};
 
 use super::flat::{FlatMember, FlatMembers, FlatSchema, FlatSchemaKind, SchemaFlattener};
 use crate::schema::graphql_names::{self, TypeNames};
+use crate::schema::mistake::SchemaWarning;
 use crate::schema::model::{
     BUILT_IN_SCALARS, ModelEnumValue, ModelField, ModelFields, ModelType, ModelTypeRef, ModelTypeShape,
     ServiceModel,
 };
-use crate::schema_mistake::SchemaWarning;
 use crate::subgraph::TypeRule;
 
 /// The maximum number of fields. Further types become JSON.

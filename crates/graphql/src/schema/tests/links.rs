@@ -1,7 +1,7 @@
 //! Tests of links, and of all mistakes in them.
 
 use super::{build_test_subgraphs, service_bindings, warning_texts};
-use crate::schema_mistake::{SchemaMistake, SchemaMistakeLocation};
+use crate::schema::mistake::{SchemaMistake, SchemaMistakeLocation};
 use crate::subgraph::{BatchStrategy, BoundCall, ParameterSource, TypeRule};
 use crate::{ServiceSchema, compose};
 

@@ -193,7 +193,7 @@ async fn count_moves(request: http::request::Builder, body: String) -> u64 {
         let (head, body) = request.into_parts();
         GraphqlRequest::from_http(&head, body, 1 << 20).await.is_ok()
     };
-    let (is_read, moves) = crate::shop_fixture::count_moves(reading).await;
+    let (is_read, moves) = crate::fetch::shop_fixture::count_moves(reading).await;
     assert!(is_read);
     moves
 }
