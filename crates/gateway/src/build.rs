@@ -1,8 +1,8 @@
 //! Builds the runtime objects of a config: services, the query runtime, routes.
 //!
 //! A reload builds them too, and passes in the active `ServingConfig`. Objects that the new config still
-//! needs are taken over from it, with the state that they have accumulated. The submodules read the files that
-//! the handlers of routes need besides the config.
+//! needs are taken over from it, with the state that they have accumulated. The submodules read the files
+//! that the handlers of routes need besides the config.
 
 pub mod aggregate_routes;
 pub mod graphql_routes;

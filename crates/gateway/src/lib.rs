@@ -4,7 +4,8 @@
 //!
 //! - `config`: the config and the check of its text.
 //! - `limits`: load shedding, limits of clients' resources, rate limits.
-//! - `http_semantics`: clients, trusted proxies, validation, cross-origin rules, encodings, problem documents.
+//! - `http_semantics`: clients, trusted proxies, validation, cross-origin rules, encodings, problem
+//!   documents.
 //! - `auth`: authentication and authorisation of callers.
 //! - `telemetry`: the context of a request, the access log, metrics and traces.
 //! - `handlers`: the handlers of routes.

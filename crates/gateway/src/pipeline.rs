@@ -1,8 +1,8 @@
 //! The request pipeline: [`RequestPipeline::handle_request`] implements the phases that `lib.rs` lists, in
 //! order.
 //!
-//! A [`RequestPipeline`] is built from one config and is immutable. A reload replaces the one for new requests
-//! (`server/active_config.rs`), and requests in flight finish with the one they started with.
+//! A [`RequestPipeline`] is built from one config and is immutable. A reload replaces the one for new
+//! requests (`server/active_config.rs`), and requests in flight finish with the one they started with.
 
 pub(crate) mod routes;
 
