@@ -1,7 +1,7 @@
 //! Comparison of docs/errors.md with the sources: the page has every error code, and no other.
 //!
 //! Codes are extracted from the sources: strings returned by functions named `code` or `..._code`, and those
-//! in `Complaint`s of `orfa`. The page's rows begin with a code, and its parts are headings. End-to-end tests
+//! in `CliError`s of `orfa`. The page's rows begin with a code, and its parts are headings. End-to-end tests
 //! compare a row's status with the actual one; here only its consistency with the fault is checked.
 
 use std::collections::BTreeSet;
@@ -27,16 +27,16 @@ const PARTS: [(&str, &[&str]); 8] = [
     ),
     ("## Of a filter that is refused", &["crates/filter/src/error/refused.rs"]),
     ("## Of an S script", &["crates/script/src/"]),
-    ("## Of an aggregate's declaration", &["crates/aggregate/src/mistake.rs"]),
+    ("## Of an aggregate's declaration", &["crates/aggregate/src/declaration/mistake.rs"]),
     (
         "## Of GraphQL",
         &[
-            "crates/graphql/src/schema_mistake.rs",
+            "crates/graphql/src/schema/mistake.rs",
             "crates/graphql/src/compose/",
             "crates/graphql/src/error.rs",
             "crates/graphql/src/plan",
             "crates/graphql/src/execute",
-            "crates/graphql/src/call_failure.rs",
+            "crates/graphql/src/fetch/call_failure.rs",
             "crates/graphql/src/serve/refusal.rs",
         ],
     ),
@@ -89,19 +89,19 @@ fn status_contradiction(line: &str) -> Option<String> {
     (!fits).then(|| format!("{PAGE}: status {status} does not fit the fault `{fault}`: `{code}"))
 }
 
-/// The codes that a source file returns or passes to `Complaint`.
+/// The codes that a source file returns or passes to `CliError`.
 fn source_codes(source: &str) -> BTreeSet<String> {
     let returned = code_function_bodies(source).flat_map(quoted_texts).filter(|text| is_code(text));
-    let complained = source.split("Complaint::").skip(1).filter_map(complaint_code);
-    returned.chain(complained).map(str::to_owned).collect()
+    let reported = source.split("CliError::").skip(1).filter_map(cli_error_code);
+    returned.chain(reported).map(str::to_owned).collect()
 }
 
-/// The bodies of functions called `code` or `..._code` that return text.
+/// The bodies of functions called `code`, `..._code` or `as_str` that return text.
 fn code_function_bodies(source: &str) -> impl Iterator<Item = &str> {
     source.split("fn ").skip(1).filter_map(|function| {
         let (head, body) = function.split_once('{')?;
         let (name, signature) = head.split_once('(')?;
-        let named = name == "code" || name.ends_with("_code");
+        let named = name == "code" || name == "as_str" || name.ends_with("_code");
         (named && signature.contains("-> &'static str")).then(|| braced_block(body))
     })
 }
@@ -126,7 +126,7 @@ fn quoted_texts(body: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The code in `usage("bad-url", ...` and similar calls.
-fn complaint_code(call: &str) -> Option<&str> {
+fn cli_error_code(call: &str) -> Option<&str> {
     let (name, arguments) = call.split_once('(')?;
     let code = arguments.trim_start().strip_prefix('"')?.split('"').next()?;
     (["usage", "failed", "internal"].contains(&name) && is_code(code)).then_some(code)
@@ -152,7 +152,7 @@ mod tests {
         }
         fn other_code(kind: Kind) -> &'static str { "not-found" }
         fn hint(&self) -> &'static str { "look-elsewhere" }
-        fn refuse() { Complaint::usage(
+        fn refuse() { CliError::usage(
             "bad-url", text, "") }
     "#;
 

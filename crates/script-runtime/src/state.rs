@@ -9,9 +9,11 @@
 //! - `cell.rs`: a value, its durable part, and the difference to a worker's copy
 //! - `groups.rs`: cells that are written together, versions, leases, commits, dynamic resources
 //! - `sizes.rs`: accounting of the state's size
-//! - `plan.rs`: the state that a program declares; `service.rs`, `edition.rs`: the state of a service, and the
+//! - `plan.rs`: the state that a program declares; `service.rs`, `edition.rs`: the state of a service, and
+//!   the
 //!   view of a program; `ticket.rs`: a run's access
-//! - `workers.rs`: the copies in workers; `keys.rs`: keys of the store; `lease_owner.rs`: the identity of this
+//! - `workers.rs`: the copies in workers; `keys.rs`: keys of the store; `lease_owner.rs`: the identity of
+//!   this
 //!   gateway
 
 mod cell;

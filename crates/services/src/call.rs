@@ -5,8 +5,8 @@
 //! keeps the list of calls [`UpstreamCallRecord`] so far, which responses, problem documents and `orfa dev`
 //! show, and the cache directives of their responses (`caching.rs`).
 //!
-//! The errors of calls are in `error.rs`. The budget's deadline ends the waiting of a call (`deadline.rs`) and
-//! the CPU work for its response (`work.rs`).
+//! The errors of calls are in `error.rs`. The budget's deadline ends the waiting of a call (`deadline.rs`)
+//! and the CPU work for its response (`work.rs`).
 
 mod budget;
 pub mod caching;

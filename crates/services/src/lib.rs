@@ -7,7 +7,8 @@
 //!
 //! The modules by level; each uses only the levels above its own:
 //!
-//! - `problem` (the interface of errors), `config` (the operator's settings), `coop` (cooperative scheduling);
+//! - `problem` (the interface of errors), `config` (the operator's settings), `coop` (cooperative
+//!   scheduling);
 //! - `headers` and `path` (rules for requests), `body` (streamed bodies and their decoding);
 //! - `protocol` (HTTP/1.1 and HTTP/2 on the wire), `call` (the context of a client's request: caller, budget,
 //!   trace, errors);

@@ -1,8 +1,8 @@
 //! The server side of an HTTP/1.1 connection (RFC 9112), which serves one request after the other.
 //!
 //! The implementation is our own, as is that of the client side (`services/src/transport/http1.rs`), and both
-//! share their parts (`services/src/http1.rs`): a lenient library would need a second parser to check its
-//! input, and both together cost more than a strict one.
+//! share their parts (`services/src/protocol/http1.rs`): a lenient library would need a second parser to
+//! check its input, and both together cost more than a strict one.
 //!
 //! `http1/head.rs` parses the head of a request, `wire.rs` contains the connection and the request body,
 //! `response_head.rs` writes the response.

@@ -4,7 +4,7 @@
 //! with `X-Real-IP`. Services trust the ones that they support. All such fields that leave the gateway are
 //! therefore written from one value, [`ForwardedOrigin`], and incoming ones are dropped by [`strip_claims`].
 //! If the peer is a trusted proxy, the gateway first reads the field that the operator chose
-//! (`gateway/src/trusted.rs`).
+//! (`gateway/src/http_semantics/trusted_proxies.rs`).
 //!
 //! Fields set by a filter are written before the gateway's and remain as they are: the gateway adds only
 //! missing fields.

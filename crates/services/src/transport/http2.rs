@@ -43,8 +43,8 @@ const HEADER_TABLE: u32 = 4 << 10;
 /// The bytes of a request body that are buffered while the service's window is full.
 const SEND_BUFFER: usize = 1 << 20;
 /// The number of requests in flight on a connection from which further ones open another connection, even if
-/// the service permits more. h2 visits all streams of a connection for some frames (`paced_reader.rs`), and at
-/// its end.
+/// the service permits more. h2 visits all streams of a connection for some frames (`paced_reader.rs`), and
+/// at its end.
 pub(super) const MAX_STREAMS: usize = 100;
 /// The number of reset streams that a connection remembers, to ignore their late frames.
 const MAX_RESET_STREAMS: usize = 50;

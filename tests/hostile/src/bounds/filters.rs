@@ -17,7 +17,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         MIB,
         "request",
         "`limits.buffer`",
-        "crates/filter/src/body.rs",
+        "crates/filter/src/chain/body.rs",
         "crates/filter/src/tests/bodies.rs: refuses_held_bodies_above_the_buffer_limit",
     ),
     bound(
@@ -25,7 +25,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         MIB,
         "request",
         "`MAX_PAIRS`, `MAX_BYTES`",
-        "crates/filter/src/message.rs",
+        "crates/filter/src/exchange/message.rs",
         "crates/filter/src/tests/faulty_modules.rs: limits_number_of_headers",
     ),
     bound(
@@ -81,7 +81,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         1_024 * 512 * KIB,
         "thread",
         "`MAX_WAITING`, a `request` each",
-        "crates/filter/src/slot.rs",
+        "crates/filter/src/vm/slot.rs",
         "crates/filter/src/tests/slices.rs: refuses_requests_only_while_the_queue_is_full",
     ),
     bound(
@@ -89,7 +89,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         1_024 * 512 * KIB,
         "thread",
         "`MAX_LINGERING`, a `request` each",
-        "crates/filter/src/instance.rs",
+        "crates/filter/src/vm/instance.rs",
         "crates/filter/src/tests/faulty_modules.rs: ends_the_oldest_of_too_many_lingering_streams",
     ),
     bound(
@@ -113,7 +113,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         16 * MIB,
         "process",
         "`MAX_METRICS`, `MAX_NAME`",
-        "crates/filter/src/metrics.rs",
-        "crates/filter/src/metrics.rs: limits_number_and_name_length_of_metrics",
+        "crates/filter/src/telemetry/metrics.rs",
+        "crates/filter/src/telemetry/metrics.rs: limits_number_and_name_length_of_metrics",
     ),
 ];

@@ -9,7 +9,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         256 * KIB,
         "request",
         "`limits.request_body`",
-        "crates/query/src/ask.rs",
+        "crates/query/src/protocol/query_request.rs",
         "tests/query/http.rs: a_body_of_100_mb_is_refused_without_buffering",
     ),
     bound(
@@ -17,15 +17,15 @@ pub(super) const ROWS: &[BoundRow] = &[
         256 * KIB,
         "request",
         "`limits.request_body`",
-        "crates/services/src/decompress.rs",
-        "crates/services/src/decompress/tests.rs: refuses_bombs_at_the_limit",
+        "crates/services/src/body/decompress.rs",
+        "crates/services/src/body/decompress/tests.rs: refuses_bombs_at_the_limit",
     ),
     bound(
         "query program",
         64 * KIB,
         "request",
         "`limits.program_bytes`",
-        "crates/query/src/ask.rs",
+        "crates/query/src/protocol/query_request.rs",
         "tests/query/http.rs: rejects_missing_oversized_and_non_utf8_programs",
     ),
     bound(
@@ -33,7 +33,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         16 * MIB,
         "request",
         "`limits.memory`",
-        "crates/query/src/guest.rs",
+        "crates/query/src/host/guest.rs",
         "tests/query/limits.rs: memory_of_a_plain_module",
     ),
     bound(
@@ -41,7 +41,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         16 * MIB,
         "request",
         "`limits.memory`, the same account",
-        "crates/query/src/guest.rs",
+        "crates/query/src/host/guest.rs",
         "tests/query/limits.rs: memory_held_by_the_host",
     ),
     bound(
@@ -65,7 +65,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         MIB,
         "request",
         "`limits.upstream_bytes`",
-        "crates/services/src/receive.rs",
+        "crates/services/src/client/receive.rs",
         "tests/query/limits.rs: received",
     ),
     bound(
@@ -97,8 +97,8 @@ pub(super) const ROWS: &[BoundRow] = &[
         4 * KIB,
         "request",
         "`CONSOLE`",
-        "crates/query/src/guest.rs",
-        "crates/query/src/guest.rs: keeps_the_end_of_the_console",
+        "crates/query/src/host/guest.rs",
+        "crates/query/src/host/guest.rs: keeps_the_end_of_the_console",
     ),
     bound(
         "recording",
@@ -113,7 +113,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         256 * 16 * MIB,
         "process",
         "`runtime.instances`, `memory` each",
-        "crates/query/src/lanes.rs",
+        "crates/query/src/runtime/engine_shards.rs",
         "tests/query/upstream.rs: runs_queue_for_a_full_pool_until_their_deadline",
     ),
     bound(
@@ -121,8 +121,8 @@ pub(super) const ROWS: &[BoundRow] = &[
         128 * 16 * MIB,
         "process",
         "half of `runtime.instances`, `memory` each; an eighth of that for one client",
-        "crates/query/src/live.rs",
-        "crates/query/src/live.rs: a_client_evicts_only_its_own_instances_above_its_share",
+        "crates/query/src/runtime/warm_instances.rs",
+        "crates/query/src/runtime/warm_instances.rs: a_client_evicts_only_its_own_instances_above_its_share",
     ),
     bound(
         "compiled programs",

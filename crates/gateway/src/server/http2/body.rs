@@ -52,7 +52,7 @@ impl http_body::Body for Http2RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        // As in HTTP/1.1 (`services/src/http1/decoder.rs`): a whole window of one-byte frames may be
+        // As in HTTP/1.1 (`services/src/protocol/http1/decoder.rs`): a whole window of one-byte frames may be
         // available at once, so the cooperative budget limits the number of frames.
         let budget = ready!(poll_proceed(context));
         if self.has_data {
