@@ -4,7 +4,7 @@
 STEP := scripts/step
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # All release builds select the same packages, so that `orfa` is built once, with one set of features.
-RELEASE := env $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),ORFA_RELOCATIONS=1) cargo build --release --locked --package orfa --package benches
+RELEASE := env $(if $(filter Linux-x86_64,$(shell uname -sm | tr ' ' -)),ORFA_RELOCATIONS=1) cargo build --release --locked --package orfa --package guard --package benches
 ONLY ?=
 SHORT ?=
 LONG ?=

@@ -4,7 +4,7 @@
 //! client calls it ([`client`], [`call`]), at the distance of the demo through a proxy that delays and counts
 //! ([`delay`]). Demo and benches ask the same questions ([`jobs`]). Results are written to `benches/results/`
 //! ([`scoreboard`]) with the state of the machine ([`machine`]), and from there to docs/benchmarks.md with
-//! its charts ([`page`], [`svg`]).
+//! its charts ([`page`]).
 
 pub mod call;
 pub mod client;
@@ -17,5 +17,4 @@ pub mod process;
 pub mod programs;
 pub mod scoreboard;
 pub mod stats;
-pub mod svg;
 pub mod upstream;

@@ -13,6 +13,7 @@ mod marketplace;
 mod orfa;
 mod results;
 mod s;
+pub mod svg;
 mod table;
 
 use std::path::{Path, PathBuf};

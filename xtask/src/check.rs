@@ -5,18 +5,19 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::{CheckFindings, errors, files, generate, layering, licences, prose, style};
+use crate::{CheckFindings, errors, files, generate, layering, licences, names, prose, style};
 
 /// A check of this workspace.
 type WorkspaceCheck = fn() -> anyhow::Result<CheckFindings>;
 
 /// Runs all checks. Findings do not stop the next check; a failing tool does.
 pub(crate) fn run_all() -> anyhow::Result<CheckFindings> {
-    let checks: [(&str, WorkspaceCheck); 6] = [
-        ("arrows", layering::run),
+    let checks: [(&str, WorkspaceCheck); 7] = [
+        ("layering", layering::run),
         ("licences", licences::run),
         ("style", style::run),
         ("prose", prose::run),
+        ("names", names::run),
         ("errors", errors::run),
         ("generated files", generate::compare_files),
     ];

@@ -1,9 +1,12 @@
-//! Layering: the dependencies that each crate of the workspace may have, on other crates of the workspace and
-//! on external packages.
+//! `cargo xtask layering`: the dependencies that each crate of the workspace may have, on other crates of the
+//! workspace and on external packages, and the top-level modules of each crate (`modules.rs`, `cycles.rs`).
 //!
 //! Manifests are read through `cargo metadata`, with build and dev dependencies. The crates that open
 //! connections are found in the sources, because features of a shared dependency can't be assigned
 //! to a single crate.
+
+pub(crate) mod cycles;
+mod modules;
 
 use crate::CheckFindings;
 use crate::files::{self, TrackedFile};
@@ -30,13 +33,15 @@ const SAME_LEVEL_DEPENDENCIES: &[(&str, &str, &[DependencyKind])] = &[
 
 /// Crates outside of the levels, with the workspace crates that they may use. `testkit` drives the gateway
 /// through its binary and ports, so it depends on no other crate; the same holds for the services of an
-/// example.
+/// example. `e2e` decodes deduplicated texts, and builds modules with every host function.
 const OUTSIDE_LEVELS: &[(&str, CrateUses)] = &[
     ("testkit", CrateUses::Only(&[])),
     ("marketplace", CrateUses::Only(&[])),
     ("conformance", CrateUses::Only(&[])),
+    ("e2e", CrateUses::Only(&["testkit", "marketplace", "dedup", "query-abi"])),
     ("hostile", CrateUses::Only(&["testkit", "benches"])),
     ("fuzz", CrateUses::Only(&[])),
+    ("guard", CrateUses::Only(&["benches"])),
     ("xtask", CrateUses::Only(&["query-abi"])),
     ("benches", CrateUses::All),
 ];
@@ -73,10 +78,10 @@ const RESTRICTED_TEXT: &[(&[&str], &[&str], &str)] = &[
         // network connection.
         &[
             "crates/services/src/",
-            "crates/cli/src/call/",
+            "crates/cli/src/commands/call/",
             "crates/testkit/src/",
             "crates/gateway/src/server/listeners.rs",
-            "crates/cli/src/serve/takeover/handover_client.rs",
+            "crates/cli/src/commands/serve/takeover/handover_client.rs",
         ],
         "only `services` opens connections",
     ),
@@ -85,7 +90,7 @@ const RESTRICTED_TEXT: &[(&[&str], &[&str], &str)] = &[
         // `orfa call` parses responses of `gateway`.
         &[
             "crates/gateway/src/http_semantics/problem_details.rs",
-            "crates/cli/src/call/",
+            "crates/cli/src/commands/call/",
             "crates/testkit/src/",
         ],
         "errors become HTTP in one place",
@@ -102,7 +107,9 @@ pub(crate) fn run() -> anyhow::Result<CheckFindings> {
     let metadata = DependencyGraph::read()?;
     let members: Vec<&GraphPackage> = metadata.members().collect();
     let mut findings = check_manifests(&members);
-    findings.extend(files::tracked_files()?.iter().filter_map(restricted_text_finding));
+    let files = files::tracked_files()?;
+    findings.extend(files.iter().filter_map(restricted_text_finding));
+    findings.extend(modules::check(&files));
     Ok(findings)
 }
 
@@ -179,9 +186,9 @@ fn is_outside_levels(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn findings_of(arrows: &[(&str, &str, DependencyKind)]) -> CheckFindings {
+    fn findings_of(dependencies: &[(&str, &str, DependencyKind)]) -> CheckFindings {
         let mut members: Vec<GraphPackage> = Vec::new();
-        for (from, to, kind) in arrows {
+        for (from, to, kind) in dependencies {
             let dependency = ManifestDependency { name: (*to).into(), kind: *kind };
             members.push(GraphPackage {
                 name: (*from).into(),

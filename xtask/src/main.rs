@@ -11,7 +11,6 @@ mod generate;
 mod layering;
 mod licences;
 mod metadata;
-mod modules;
 mod names;
 mod prose;
 mod style;
@@ -24,15 +23,14 @@ use anyhow::bail;
 const HELP: &str = "\
 cargo xtask VERB
   check               everything below, formatting and lints: what CI runs before the tests
-  arrows              layering: the dependencies of each crate, and the crates that open connections
+  layering            the dependencies of each crate, the crates that open connections, and the top-level
+                      modules of each crate: at most 12, without cycles
   licences            every dependency has an accepted licence
   style               opening comments and length of files, no paths of local machines
   prose               measures of comments, line widths and commit subjects, with their targets
+  names               measures of type names and of cycles among modules, with their targets
   errors              docs/errors.md has every error code of the sources, and no other
-  generate [--check]  writes generated files; with --check it only compares them
-
-This is not part of `check` yet:
-  names               measures of type names and of cycles among modules, with their targets";
+  generate [--check]  writes generated files; with --check it only compares them";
 
 /// The findings of a check, one sentence each; empty if there are none.
 type CheckFindings = Vec<String>;
@@ -57,7 +55,7 @@ fn main() -> ExitCode {
 fn run(words: &[&str]) -> anyhow::Result<CheckFindings> {
     match words {
         ["check"] => check::run_all(),
-        ["arrows"] => layering::run(),
+        ["layering"] => layering::run(),
         ["licences"] => licences::run(),
         ["style"] => style::run(),
         ["errors"] => errors::run(),

@@ -9,7 +9,7 @@ use regex::Regex;
 
 use crate::CheckFindings;
 use crate::files;
-use crate::modules::{self, ModuleCycle};
+use crate::layering::cycles::{self, ModuleCycle};
 use crate::vocabulary::{
     self, RaisedAt, SourceFile, WorkspaceMeasure, compile_pattern, line_at, percent, to_float, worst_first,
 };
@@ -101,7 +101,7 @@ fn measures(sources: &[SourceFile]) -> Vec<WorkspaceMeasure> {
             locations: denied,
         },
     ];
-    measures.extend(cycle_measures(&modules::cycles(&code)));
+    measures.extend(cycle_measures(&cycles::cycles(&code)));
     measures
 }
 

@@ -52,16 +52,22 @@ pub(crate) fn compile_pattern(pattern: &str) -> Regex {
     Regex::new(pattern).expect("patterns are constants and covered by tests")
 }
 
+/// Whether a path is that of tests, fuzz targets, benches or examples.
+pub(crate) fn is_test_path(path: &str) -> bool {
+    TEST_PATH.is_match(path)
+}
+
 /// Returns the measured sources: Rust outside of tests, fuzz targets, benches and examples.
 pub(crate) fn sources(files: &[TrackedFile]) -> Vec<SourceFile<'_>> {
     let is_measured = |file: &&TrackedFile| {
         let is_inside = MEASURED_FOLDERS.iter().any(|folder| file.path.starts_with(folder));
-        is_inside && file.extension() == "rs" && !TEST_PATH.is_match(&file.path)
+        is_inside && file.extension() == "rs" && !is_test_path(&file.path)
     };
     files.iter().filter(is_measured).map(without_tests).collect()
 }
 
-fn without_tests(file: &TrackedFile) -> SourceFile<'_> {
+/// Returns a Rust file up to its test module.
+pub(crate) fn without_tests(file: &TrackedFile) -> SourceFile<'_> {
     let end = TEST_MODULE.find(&file.text).map_or(file.text.len(), |module| module.start());
     SourceFile { path: &file.path, text: &file.text[..end] }
 }

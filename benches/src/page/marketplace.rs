@@ -5,7 +5,7 @@ use super::NamedPlot;
 use super::results::{BenchResults, RowSelection, ratio};
 use super::s::cost_table;
 use super::table::{chart_link, format_number, format_ratio, missing_note, number_cell, table, table_row};
-use crate::svg::{BarChart, BarScale};
+use crate::page::svg::{BarChart, BarScale};
 
 /// The number of users, and of requests per user.
 const CASES: [(u64, u64); 3] = [(100, 5), (250, 2), (500, 1)];

@@ -22,8 +22,8 @@ use std::path::Path;
 use environments::toolchain::ClangToolchain;
 use flate2::{Compression, write::GzEncoder};
 
-use crate::exit::CliError;
-use crate::terminal;
+use crate::output::exit::CliError;
+use crate::output::terminal;
 pub(crate) use compile::{ORFA_ABI_H, ORFA_H};
 pub(crate) use error::BuildError;
 

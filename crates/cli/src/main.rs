@@ -1,37 +1,26 @@
-//! `orfa`, all of ORFA in one binary, with a file per verb and the noun first (`orfa query build`).
+//! `orfa`, all of ORFA in one binary.
+//!
+//! From the lowest level up: [`output`] prints and defines the exit codes, [`process`] has the logs, signals
+//! and workers of a server, [`build`] compiles C to query modules, and [`commands`] has a module for each
+//! verb.
 //!
 //! Exit codes: 0 for success, 1 for a failed call or build, 64 for mistakes in the command line or the
-//! config, 70 for internal errors. `exit.rs` defines them, `terminal.rs` prints.
+//! config, 70 for internal errors.
 
-mod aggregate;
 mod build;
-mod call;
-mod check;
-mod config;
-mod dev;
-mod draw;
-mod exit;
-mod file;
-mod filter;
-mod graphql;
-mod keys;
-mod logs;
-mod query;
-mod script;
-mod serve;
-mod signal;
-mod terminal;
-mod types;
-mod units;
-mod watch;
-mod worker;
+mod commands;
+mod output;
+mod process;
 
 use std::process::ExitCode;
 
 use allocator::GlobalAllocator;
 use clap::Parser;
 
-use exit::CliExitCode;
+use commands::{aggregate, call, check, config, dev, filter, graphql, keys, query, script, serve, types};
+use output::exit::{self, CliExitCode};
+use process::runtime::{run_current_thread, run_multi_thread};
+use process::worker;
 
 #[global_allocator]
 static ALLOCATOR: GlobalAllocator = GlobalAllocator;
@@ -129,27 +118,6 @@ fn run(verb: &CliCommand) -> anyhow::Result<CliExitCode> {
 fn report_usage(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     if error.use_stderr() { CliExitCode::Usage.into() } else { CliExitCode::Ok.into() }
-}
-
-/// The number of tasks after which a thread looks for events of sockets, if it has further tasks. Each takes
-/// up to 0.1 ms while many clients send long bodies, and the requests of others wait meanwhile. tokio's
-/// default is 61.
-const EVENT_INTERVAL: u32 = 16;
-
-/// Runs a server, on all cores.
-fn run_multi_thread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder
-        .enable_all()
-        .event_interval(EVENT_INTERVAL)
-        .on_thread_start(offload::shorten_slice)
-        .build()?
-        .block_on(work)
-}
-
-/// Runs a client, on the current thread.
-fn run_current_thread<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@
 //! lists, details, filters and bulk calls as a company would have built them for its own pages.
 //!
 //! Each service is a table of routes (`profile.rs`, `catalog.rs`, `order.rs`) over shared modules: `http.rs`
-//! runs a route, `parameters.rs` parses parameters, `select.rs` builds SQL, `database.rs` has the
-//! connections, `seed.rs` generates the rows, `problem.rs` has the errors, and `graphql.rs` exposes the same
-//! handlers by GraphQL.
+//! defines routes, `router.rs` runs them, `parameters.rs` parses parameters, `select.rs` builds SQL,
+//! `database.rs` has the connections, `seed.rs` generates the rows, `problem.rs` has the errors, and
+//! `graphql.rs` exposes the same handlers by GraphQL.
 
 mod catalog;
 mod data;
@@ -19,6 +19,7 @@ mod order;
 mod parameters;
 mod problem;
 mod profile;
+mod router;
 mod seed;
 mod select;
 
@@ -127,7 +128,7 @@ impl MarketplaceService {
 /// exist.
 pub fn router(service: MarketplaceService, data: &DatabaseFolder) -> Result<Router, DatabaseError> {
     let database = database::Database::open(data, service.name(), service.seed())?;
-    Ok(http::router(service.routes(), service.graphql(), database))
+    Ok(router::router(service.routes(), service.graphql(), database))
 }
 
 /// Serves on `listener` until the future is dropped.

@@ -7,7 +7,7 @@ use testkit::with_timeout;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::case::AttackEnding;
+use crate::ending::AttackEnding;
 use crate::target::AttackTarget;
 
 pub(crate) const DATA: u8 = 0;

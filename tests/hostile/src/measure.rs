@@ -25,9 +25,10 @@ use testkit::http;
 use tokio::sync::oneshot;
 
 use crate::bounds::BOUNDS;
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
 use crate::cases::all_cases;
 use crate::counters::sum_family;
+use crate::ending::AttackEnding;
 use crate::target::{AttackTarget, NEIGHBOUR};
 
 /// The duration of a round for each case, and the number of rounds.

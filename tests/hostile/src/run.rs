@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use futures_util::stream::{self, StreamExt};
 
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
 use crate::counters::ReturningCounters;
+use crate::ending::AttackEnding;
 use crate::target::AttackTarget;
 
 /// The number of cases played at once when nothing is measured; many of them wait for a limit.

@@ -21,7 +21,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::case::AttackEnding;
+use crate::ending::AttackEnding;
 use crate::wire;
 
 /// A running gateway and the services behind it.

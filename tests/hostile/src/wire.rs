@@ -3,7 +3,7 @@
 use testkit::with_timeout;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use crate::case::AttackEnding;
+use crate::ending::AttackEnding;
 
 /// Reads until the peer closes or resets the connection.
 pub(crate) async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> String {

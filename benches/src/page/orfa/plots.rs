@@ -7,7 +7,7 @@ use super::{
 };
 use crate::page::NamedPlot;
 use crate::page::results::{BenchResults, RowSelection};
-use crate::svg::{BarChart, BarScale};
+use crate::page::svg::{BarChart, BarScale};
 
 pub(in crate::page) fn plots(results: &BenchResults) -> Vec<NamedPlot> {
     let kinds = PAPER_VARIANTS.map(|(_, name)| name).to_vec();

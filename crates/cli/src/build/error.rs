@@ -1,7 +1,7 @@
 //! Errors of building a query, in terms of its source.
 use query_abi::layout;
 
-use crate::exit::CliError;
+use crate::output::exit::CliError;
 
 /// The reason why a query could not be built.
 #[derive(Debug, thiserror::Error)]

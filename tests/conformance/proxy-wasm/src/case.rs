@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 
-use crate::host::HostKind;
+use crate::host_kind::HostKind;
 use crate::log::ModuleLog;
 use crate::rows::{ConformanceRow, ExpectedResults, RowModule};
 use crate::service::ConformanceService;

@@ -17,17 +17,11 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
 use crate::case::ConformanceCase;
+use crate::host_kind::HostKind;
 use crate::log::{LoggedLine, WAIT_TIMEOUT};
 
 /// The time limit for a host's start, which compiles every module.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The supported hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum HostKind {
-    Envoy,
-    Orfa,
-}
 
 /// The result of a start: the running host, or its output if it refused to start.
 pub(crate) type StartResult = Result<ListeningHost, String>;
@@ -40,22 +34,13 @@ pub(crate) trait DynHost {
     fn start<'a>(&'a self, cases: &'a [Arc<ConformanceCase>]) -> StartingHost<'a>;
 }
 
-impl HostKind {
-    /// Returns the name in lower case.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Envoy => "envoy",
-            Self::Orfa => "orfa",
-        }
-    }
-
-    pub(crate) fn create_host(self, binary: &Path, verbose: bool) -> anyhow::Result<Box<dyn DynHost>> {
-        let binary = std::path::absolute(binary)?;
-        Ok(match self {
-            Self::Envoy => Box::new(envoy::EnvoyHost { binary, verbose }),
-            Self::Orfa => Box::new(orfa::OrfaHost { binary, verbose }),
-        })
-    }
+/// Returns the host of this kind, with the path of its binary.
+pub(crate) fn create_host(kind: HostKind, binary: &Path, verbose: bool) -> anyhow::Result<Box<dyn DynHost>> {
+    let binary = std::path::absolute(binary)?;
+    Ok(match kind {
+        HostKind::Envoy => Box::new(envoy::EnvoyHost { binary, verbose }),
+        HostKind::Orfa => Box::new(orfa::OrfaHost { binary, verbose }),
+    })
 }
 
 /// A listening host, killed on drop.

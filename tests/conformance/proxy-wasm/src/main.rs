@@ -9,6 +9,7 @@
 mod case;
 mod client;
 mod host;
+mod host_kind;
 mod log;
 mod rows;
 mod score;
@@ -27,6 +28,7 @@ use tokio::task::JoinSet;
 
 use case::ConformanceCase;
 use host::DynHost;
+use host_kind::HostKind;
 use score::ConformanceScore;
 use verdict::CaseVerdict;
 
@@ -35,7 +37,7 @@ use verdict::CaseVerdict;
 struct ConformanceArguments {
     /// The host to test
     #[arg(long)]
-    host: host::HostKind,
+    host: HostKind,
     /// The host's binary
     #[arg(long)]
     binary: PathBuf,
@@ -71,7 +73,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         }
     }
     let cases: Vec<Arc<ConformanceCase>> = cases.into_iter().map(Arc::new).collect();
-    let host = arguments.host.create_host(&arguments.binary, arguments.verbose)?;
+    let host = host::create_host(arguments.host, &arguments.binary, arguments.verbose)?;
     let verdicts = play_all(&*host, &cases).await?;
     report(&cases, &verdicts);
     let score = ConformanceScore::from_verdicts(&cases, &verdicts);

@@ -9,7 +9,7 @@ use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::host::HostKind;
+use crate::host_kind::HostKind;
 
 /// One behaviour that modules rely on.
 #[derive(Clone, Debug, Deserialize)]

@@ -10,7 +10,8 @@ use http::HeaderMap;
 
 use crate::case::ConformanceCase;
 use crate::client::{self, RequestResult};
-use crate::host::{HostKind, ListeningHost};
+use crate::host::ListeningHost;
+use crate::host_kind::HostKind;
 use crate::log;
 use crate::rows::{ExpectedAnswer, ExpectedRequest, ExpectedResults, RowExchange};
 use crate::service::ReceivedRequest;

@@ -10,7 +10,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`limits.request_body`",
         "crates/query/src/protocol/query_request.rs",
-        "tests/query/http.rs: a_body_of_100_mb_is_refused_without_buffering",
+        "tests/e2e/tests/query/http.rs: a_body_of_100_mb_is_refused_without_buffering",
     ),
     bound(
         "decoded query body",
@@ -26,7 +26,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`limits.program_bytes`",
         "crates/query/src/protocol/query_request.rs",
-        "tests/query/http.rs: rejects_missing_oversized_and_non_utf8_programs",
+        "tests/e2e/tests/query/http.rs: rejects_missing_oversized_and_non_utf8_programs",
     ),
     bound(
         "memory of a program",
@@ -34,7 +34,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`limits.memory`",
         "crates/query/src/host/guest.rs",
-        "tests/query/limits.rs: memory_of_a_plain_module",
+        "tests/e2e/tests/query/limits.rs: memory_of_a_plain_module",
     ),
     bound(
         "memory held for a program",
@@ -42,7 +42,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`limits.memory`, the same account",
         "crates/query/src/host/guest.rs",
-        "tests/query/limits.rs: memory_held_by_the_host",
+        "tests/e2e/tests/query/limits.rs: memory_held_by_the_host",
     ),
     bound(
         "index of an answer that a program reads",
@@ -50,7 +50,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`limits.memory`, the same account",
         "crates/query/src/host/documents.rs",
-        "tests/query/memory.rs: the_index_of_a_response_is_counted_while_it_is_built",
+        "tests/e2e/tests/query/memory.rs: the_index_of_a_response_is_counted_while_it_is_built",
     ),
     bound(
         "long text of an answer that a program reads",
@@ -58,7 +58,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`limits.memory`, the same account; twice its length",
         "crates/query/src/host/documents.rs",
-        "tests/query/memory.rs: a_long_text_of_a_response_is_counted_before_it_is_read",
+        "tests/e2e/tests/query/memory.rs: a_long_text_of_a_response_is_counted_before_it_is_read",
     ),
     bound(
         "bytes received by a program",
@@ -66,7 +66,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`limits.upstream_bytes`",
         "crates/services/src/client/receive.rs",
-        "tests/query/limits.rs: received",
+        "tests/e2e/tests/query/limits.rs: received",
     ),
     bound(
         "answer of a program",
@@ -74,7 +74,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`limits.response_body`",
         "crates/query/src/host/answer.rs",
-        "tests/query/limits.rs: output",
+        "tests/e2e/tests/query/limits.rs: output",
     ),
     bound(
         "calls of a program",
@@ -82,7 +82,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`limits.calls`, a head each",
         "crates/query/src/host/calls.rs",
-        "tests/query/limits.rs: a_million_handles",
+        "tests/e2e/tests/query/limits.rs: a_million_handles",
     ),
     bound(
         "head of a call",
@@ -106,7 +106,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "request",
         "`recordings.size`",
         "crates/query/src/record/recorder.rs",
-        "tests/query/recordings.rs: recordings_are_limited_in_size",
+        "tests/e2e/tests/query/recordings.rs: recordings_are_limited_in_size",
     ),
     bound(
         "running programs",
@@ -114,7 +114,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         "process",
         "`runtime.instances`, `memory` each",
         "crates/query/src/runtime/engine_shards.rs",
-        "tests/query/upstream.rs: runs_queue_for_a_full_pool_until_their_deadline",
+        "tests/e2e/tests/query/upstream.rs: runs_queue_for_a_full_pool_until_their_deadline",
     ),
     bound(
         "warm instances",

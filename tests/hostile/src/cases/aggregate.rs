@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 
 use super::HeldRows;
 use super::http2::{BLOCKED_COMPOSED_ANSWERS, ENHANCE_YOUR_CALM};
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::http2::{END_HEADERS, END_STREAM, HEADERS, frame, get, reset_blocked_streams};
 use crate::target::AttackTarget;
 use crate::wire;

@@ -4,7 +4,8 @@ use anyhow::{Context, Result, ensure};
 use tokio::io::AsyncWriteExt;
 
 use super::HeldRows;
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::http2::{
     DATA, END_HEADERS, END_STREAM, FrameConnection, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE, frame, get,
 };

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::target::AttackTarget;
 
 pub(super) const CASES: &[AttackCase] = &[

@@ -12,7 +12,8 @@ use tokio::net::TcpSocket;
 
 use super::HeldRows;
 use super::http2::{BLOCKED_COMPOSED_ANSWERS, ENHANCE_YOUR_CALM};
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::http2::{DATA, END_HEADERS, END_STREAM, HEADERS, frame, request_fields, reset_blocked_streams};
 use crate::target::AttackTarget;
 use crate::wire;

@@ -6,7 +6,8 @@ use anyhow::{Result, ensure};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::target::AttackTarget;
 use crate::wire;
 

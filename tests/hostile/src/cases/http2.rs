@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use anyhow::{Context, Result, ensure};
 
 use super::HeldRows;
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameConnection, GOAWAY, HEADERS, NO_WINDOW, PING, PRIORITY,
     RST_STREAM, SETTINGS, WINDOW_UPDATE, encode_field, frame, get, read_u32, request_fields,

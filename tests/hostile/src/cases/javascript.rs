@@ -3,7 +3,8 @@
 use anyhow::Result;
 
 use super::HeldRows;
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::target::AttackTarget;
 
 const CPU: AttackEnding = AttackEnding::problem(422, "limit-cpu");

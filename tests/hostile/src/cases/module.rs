@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 
 use super::HeldRows;
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::target::AttackTarget;
 
 const MALFORMED: AttackEnding = AttackEnding::problem(422, "module-malformed");

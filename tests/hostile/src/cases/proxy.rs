@@ -3,7 +3,8 @@
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::target::AttackTarget;
 
 pub(super) const CASES: &[AttackCase] = &[

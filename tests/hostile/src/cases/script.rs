@@ -3,7 +3,8 @@
 
 use anyhow::Result;
 
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::target::AttackTarget;
 
 const JSON: (&str, &str) = ("content-type", "application/json");

@@ -4,7 +4,8 @@ use anyhow::{Result, ensure};
 use futures_util::future::try_join_all;
 use tokio::io::AsyncWriteExt;
 
-use crate::case::{AttackCase, AttackEnding};
+use crate::case::AttackCase;
+use crate::ending::AttackEnding;
 use crate::target::AttackTarget;
 use crate::wire;
 

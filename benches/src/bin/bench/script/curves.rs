@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use benches::page::svg::{ChartLine, HorizontalAxis, LineChart, draw};
 use benches::scoreboard;
 use benches::stats::median;
-use benches::svg::{ChartLine, HorizontalAxis, LineChart, draw};
 use benches::upstream::tree_page;
 use http::Request;
 use http::header::{CONTENT_TYPE, HOST, HeaderValue};

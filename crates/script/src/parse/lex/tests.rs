@@ -39,7 +39,7 @@ fn javascript_of_this_repository_has_the_tokens_of_oxc() {
         "sdk/javascript",
         "sdk/javascript/test",
         "environments/javascript",
-        "tests/browser",
+        "tests/e2e/tests/clients",
         "benches/programs",
     ];
     let mut read = 0;

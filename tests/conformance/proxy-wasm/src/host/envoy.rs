@@ -11,8 +11,9 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{DynHost, HostKind, HostProcess, ListeningHost, StartingHost, fetch_body};
+use super::{DynHost, HostProcess, ListeningHost, StartingHost, fetch_body};
 use crate::case::ConformanceCase;
+use crate::host_kind::HostKind;
 use crate::log::LoggedLine;
 use crate::rows::RowModule;
 

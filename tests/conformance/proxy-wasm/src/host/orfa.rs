@@ -10,8 +10,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
-use super::{DynHost, HostKind, HostProcess, ListeningHost, StartingHost};
+use super::{DynHost, HostProcess, ListeningHost, StartingHost};
 use crate::case::ConformanceCase;
+use crate::host_kind::HostKind;
 use crate::log::LoggedLine;
 
 pub(crate) struct OrfaHost {
