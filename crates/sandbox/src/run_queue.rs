@@ -85,7 +85,7 @@ pub struct RunPermit {
 
 /// Error: the queue is so long that a new guest would wait for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLong;
+pub struct QueueFull;
 
 /// The admission controller. It has no clock of its own: times are relative to the queue's creation.
 #[derive(Debug, Default)]
@@ -159,18 +159,18 @@ impl RunQueue {
     ///
     /// # Errors
     /// If the queue is too long.
-    pub async fn acquire(&self, client: QuotaKey) -> Result<RunPermit, TooLong> {
+    pub async fn acquire(&self, client: QuotaKey) -> Result<RunPermit, QueueFull> {
         let (line, now) = (&*self.0, self.0.created.elapsed());
         let permit = line.permits.try_acquire(client);
         if permit.is_none() && !line.has_capacity(now) {
-            return Err(TooLong);
+            return Err(QueueFull);
         }
         line.lock_controller().record_entry(&line.snapshot(now), permit.is_some());
         let (permit, since) = match permit {
             Some(permit) => (permit, now),
             None => {
                 let _waits = WaitingGuest::new(&line.waiting);
-                let permit = line.permits.acquire(client).await.ok_or(TooLong)?;
+                let permit = line.permits.acquire(client).await.ok_or(QueueFull)?;
                 (permit, line.created.elapsed())
             }
         };

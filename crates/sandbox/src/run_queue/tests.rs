@@ -256,7 +256,7 @@ async fn rejects_at_once_if_the_queue_is_too_long() {
     let mut second = Box::pin(line.acquire(client_key()));
     assert!((&mut second).now_or_never().is_none());
     assert!(!line.has_capacity(Instant::now()));
-    assert_eq!(line.acquire(client_key()).await.unwrap_err(), TooLong);
+    assert_eq!(line.acquire(client_key()).await.unwrap_err(), QueueFull);
     line.set_target(None);
     assert!(line.has_capacity(Instant::now()));
 }
