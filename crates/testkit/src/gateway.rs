@@ -86,6 +86,15 @@ impl GatewayProcess {
         Self::spawn(command, Arc::new(directory)).await
     }
 
+    /// Starts the gateway by this command in a folder that contains `orfa.yaml`, such as one that another
+    /// version has written.
+    ///
+    /// # Panics
+    /// Panics with the log if the gateway ends before it listens.
+    pub async fn start_in(command: Command, directory: tempfile::TempDir) -> Self {
+        Self::spawn(command, Arc::new(directory)).await
+    }
+
     async fn spawn(mut command: Command, directory: Arc<tempfile::TempDir>) -> Self {
         let mut child = command
             .args(["serve", "--config"])

@@ -5,6 +5,7 @@ mod admin;
 mod config_folder;
 mod lifecycle;
 mod low_memory;
+mod previous_version;
 mod replicas;
 mod service_manager;
 mod traces;

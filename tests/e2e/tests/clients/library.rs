@@ -39,7 +39,7 @@ async fn the_client_library_passes_its_own_tests() {
 }
 
 #[tokio::test]
-async fn the_client_librarys_types_match_its_code() {
+async fn the_types_of_the_client_library_match_its_code() {
     let compiler = library_folder().join("node_modules/typescript/lib/tsc.js");
     assert!(compiler.is_file(), "TypeScript is missing: {SETUP}");
     let compiler = compiler.to_str().expect("a path in UTF-8");
