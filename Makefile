@@ -14,7 +14,7 @@ SECONDS ?= 60
 FILTER_HOST ?= envoy
 FILTER_BINARY ?= $(TARGET)/$(if $(filter envoy,$(FILTER_HOST)),rivals/envoy,debug/orfa)
 
-.PHONY: help setup check test guard conform conformance hostile fuzz soak demo demo-strapi bench dist
+.PHONY: help setup check test deny guard conform conformance hostile fuzz soak demo demo-strapi bench dist
 .DEFAULT_GOAL := help
 
 help: ## List the targets
@@ -23,11 +23,12 @@ help: ## List the targets
 setup: ## Check the toolchain; on Debian, as root, install missing packages
 	@$(STEP) setup scripts/setup
 
-check: setup ## Formatting, layering, licences, style, error codes, generated files, lints
+check: setup ## Formatting, layering, licences, style, names, prose, error codes, generated files, lints, documentation
 	@$(STEP) check cargo xtask check
 
 test: check ## The CI run: the checks, all tests including end-to-end tests, and the conformance of filters
 	@$(STEP) setup scripts/setup test
+	@$(STEP) typos $(TARGET)/tools/bin/typos
 	@$(STEP) "build tests" cargo test --workspace --locked --no-run
 	@$(STEP) tests cargo test --workspace --locked --quiet
 	@$(STEP) "build filters" tests/conformance/proxy-wasm/build $(TARGET)/conformance
@@ -36,6 +37,10 @@ test: check ## The CI run: the checks, all tests including end-to-end tests, and
 		--modules $(TARGET)/conformance
 	@$(STEP) hostile env ORFA_POLL_LIMIT_MS=50 $(TARGET)/debug/hostile --binary $(TARGET)/debug/orfa
 	@$(STEP) guard $(TARGET)/debug/guard
+
+deny: ## Advisories, licences, sources and duplicates of dependencies by `cargo deny`, which it installs (8 min); DB=PATH names a folder with advisory databases
+	@$(STEP) setup cargo install --quiet --locked --root $(TARGET)/tools cargo-deny@0.18.4
+	@$(STEP) deny $(TARGET)/tools/bin/cargo-deny --locked check $(if $(DB),advisories) bans licenses sources
 
 guard: setup ## Instructions per request on each hot path, compared with benches/guard.json; UPDATE=1 writes that, LIST=30 names the costliest functions
 	@$(STEP) setup scripts/setup test

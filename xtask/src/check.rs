@@ -7,6 +7,9 @@ use anyhow::{Context, bail};
 
 use crate::{CheckFindings, errors, files, generate, layering, licences, names, prose, style};
 
+/// Links to private items resolve in this documentation, which includes them.
+const RUSTDOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
+
 /// A check of this workspace.
 type WorkspaceCheck = fn() -> anyhow::Result<CheckFindings>;
 
@@ -21,12 +24,19 @@ pub(crate) fn run_all() -> anyhow::Result<CheckFindings> {
         ("errors", errors::run),
         ("generated files", generate::compare_files),
     ];
-    run_cargo("formatting", &["fmt", "--all", "--check"])?;
+    run_cargo("formatting", &["fmt", "--all", "--check"], None)?;
     let mut findings = CheckFindings::new();
     for (name, check) in checks {
         findings.extend(run_timed(name, check)?);
     }
-    run_cargo("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+    run_cargo(
+        "lints",
+        &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
+        None,
+    )?;
+    let documentation =
+        ["doc", "--workspace", "--no-deps", "--document-private-items", "--locked", "--quiet"];
+    run_cargo("documentation", &documentation, Some(("RUSTDOCFLAGS", RUSTDOC_FLAGS)))?;
     Ok(findings)
 }
 
@@ -41,10 +51,11 @@ fn run_timed<T>(name: &str, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow:
     Ok(result)
 }
 
-fn run_cargo(name: &str, arguments: &[&str]) -> anyhow::Result<()> {
+fn run_cargo(name: &str, arguments: &[&str], variable: Option<(&str, &str)>) -> anyhow::Result<()> {
     run_timed(name, || {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        let status = cargo.args(arguments).current_dir(files::repository_root()).status()?;
+        cargo.args(arguments).envs(variable);
+        let status = cargo.current_dir(files::repository_root()).status()?;
         if !status.success() {
             bail!("`cargo {}` ended with {status}", arguments.join(" "));
         }

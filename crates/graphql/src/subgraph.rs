@@ -191,14 +191,14 @@ impl BatchStrategy {
             Self::KeyBatches(ask, joined) | Self::WholeList(ask, joined) => (ask, Some(joined)),
             Self::PerObject(ask) => (ask, None),
         };
-        let froms: Vec<&ParameterSource> = match ask {
+        let sources: Vec<&ParameterSource> = match ask {
             BoundCall::Rest(operation) => {
                 operation.parameters.iter().map(|parameter| &parameter.source).collect()
             }
             BoundCall::Field { arguments, .. } => arguments.iter().map(|(_, _, from)| from).collect(),
         };
         let mut needs: Vec<&str> = joined.iter().map(|joined| &*joined.key).collect();
-        for from in froms {
+        for from in sources {
             if let ParameterSource::Key(name) = from
                 && !needs.contains(&&**name)
             {

@@ -183,13 +183,13 @@ impl<'a> KeyedFetch<'a> {
 
 /// Returns the key field by which a list is fetched.
 fn list_key_field(ask: &BoundCall) -> Option<&str> {
-    let mut froms: Box<dyn Iterator<Item = &ParameterSource>> = match ask {
+    let mut sources: Box<dyn Iterator<Item = &ParameterSource>> = match ask {
         BoundCall::Rest(operation) => {
             Box::new(operation.parameters.iter().map(|parameter| &parameter.source))
         }
         BoundCall::Field { arguments, .. } => Box::new(arguments.iter().map(|(_, _, from)| from)),
     };
-    froms.find_map(|from| if let ParameterSource::Key(field) = from { Some(&**field) } else { None })
+    sources.find_map(|from| if let ParameterSource::Key(field) = from { Some(&**field) } else { None })
 }
 
 /// Returns the keys in a value: the value itself, or the items of a list; `null` is not a key.

@@ -122,8 +122,8 @@ fn requests_of_any_document_match_its_declarations() {
 
 /// Makes a request of an operation, with generated arguments.
 fn check_request(choices: &mut ByteChoices<'_>, operation: &RestOperation) {
-    let froms = operation.parameters.iter().map(|parameter| &parameter.source);
-    let arguments = froms.filter_map(|from| match from {
+    let sources = operation.parameters.iter().map(|parameter| &parameter.source);
+    let arguments = sources.filter_map(|from| match from {
         ParameterSource::Argument(name) | ParameterSource::Key(name) => Some(name),
         ParameterSource::Fixed(_) => None,
     });
