@@ -200,7 +200,7 @@ impl TokenContents {
         if self.expires_at < now { Err(QueryError::TokenExpired) } else { Ok(self) }
     }
 
-    fn to_bytes(&self) -> [u8; SEALED_BYTES] {
+    fn to_bytes(self) -> [u8; SEALED_BYTES] {
         let mut bytes = [0; SEALED_BYTES];
         bytes[0] = ((self.mode as u8) << 4) | self.language as u8;
         let parts: [&[u8]; 5] =

@@ -68,7 +68,7 @@ async fn run_connection(pieces: &[&[u8]]) -> ConnectionTranscript {
     let _ = peer.shutdown().await;
     let _ = peer.read_to_string(&mut responses).await;
     let requests = std::mem::take(&mut *requests.lock().unwrap());
-    ConnectionTranscript { requests: requests, responses: responses }
+    ConnectionTranscript { requests, responses }
 }
 
 /// Sends a request whose handler returns this response, and reads until the connection ends.
