@@ -14,7 +14,18 @@ use crate::metadata::{DependencyGraph, DependencyKind, GraphPackage, ManifestDep
 
 /// The levels of the architecture, lowest first. A crate depends on lower levels only, never on its own.
 const LEVELS: &[&[&str]] = &[
-    &["allocator", "query-abi", "json", "dedup", "openapi", "services", "script", "store", "offload"],
+    &[
+        "allocator",
+        "admission",
+        "query-abi",
+        "json",
+        "dedup",
+        "openapi",
+        "services",
+        "script",
+        "store",
+        "offload",
+    ],
     &["sandbox", "environments"],
     &["query", "filter", "script-runtime", "aggregate", "graphql"],
     &["gateway"],

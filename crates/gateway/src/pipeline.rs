@@ -8,6 +8,7 @@ pub(crate) mod routes;
 
 use std::sync::Arc;
 
+use admission::Admission as _;
 use futures_util::FutureExt;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
@@ -81,7 +82,7 @@ impl RequestPipeline {
             !entry.client.exceeds_request_limit()
                 && route.as_ref().map_or(true, |route| route.handler.has_room(entry.started_at))
         };
-        let answer = match (self.load_shedder.try_admit(entry.started_at, has_room), &route) {
+        let answer = match (self.load_shedder.try_acquire(entry.started_at, has_room), &route) {
             (Err(GatewayOverloaded), _) => Ok(problem_details::overloaded_response()), // admit
             (Ok(taken), route) => {
                 entry.in_flight_guard = Some(taken);

@@ -30,7 +30,7 @@ pub use engine::{Sandbox, SandboxError, precompile};
 pub use meter::{HeavyGate, MeteredFuture, OverCpu, TurnPermit};
 pub use offload::CpuClock;
 pub use resource_limits::{has_address_space, memory_limit};
-pub use run_queue::{QueueFull, RunPermit, RunQueue};
+pub use run_queue::{RunPermit, RunQueue, RunQueueFull, RunTicket};
 pub use snapshot::snapshot;
 pub use ticker::{EpochTicker, RunningGuest};
 

@@ -15,6 +15,8 @@
 //! If other processes use the cores, guests wait even in a short queue, and rejecting one does not help the
 //! others. Therefore only the share of a wait in which this process ran counts ([`OwnShare`]).
 //!
+//! The queue is an implementation of [`Admission`]: a guest gets a ticket at once, or is rejected.
+//!
 //! If guests are very short there is no queue: new input is polled soon enough, and yielding would cost more
 //! than running.
 //!
@@ -25,8 +27,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use admission::{Admission, OwnShare, StandingQueue, process_cpu_time};
 use offload::{FairPermit, FairSemaphore, QuotaKey};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::meter::HEAVY_THRESHOLD;
 
@@ -40,11 +42,6 @@ const OVERLOAD_DIVISOR: u32 = 50;
 /// which it ends.
 const OVERLOAD_WATCH_TIME: Duration = Duration::from_secs(1);
 const RECOVERY_LOAD: f64 = 0.9;
-/// The interval between samples of this process's share of the processors while guests wait; the age from
-/// which on a sample is useless; and the minimum share.
-const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
-const MAX_SAMPLE_AGE: Duration = Duration::from_millis(200);
-const MIN_CPU_SHARE: f64 = 0.02;
 /// Guests that run for less do not yield before they start.
 const MIN_RUN_TO_YIELD: Duration = Duration::from_micros(100);
 /// The inverse weight of a guest in the moving averages.
@@ -70,12 +67,26 @@ struct RunQueueShared {
     /// The target for the wait in nanoseconds, or `u64::MAX`.
     target: AtomicU64,
     controller: Mutex<CodelController>,
+    /// Returns the CPU time of the process. Replaced in tests.
+    cpu_time: fn() -> Duration,
+}
+
+/// The place of an admitted guest in the queue, left when it is dropped.
+#[derive(Debug)]
+pub struct RunTicket(TicketState);
+
+#[derive(Debug)]
+enum TicketState {
+    /// A permit was free.
+    Admitted(RunPermit),
+    /// The guest has to wait for a permit.
+    Waiting(QueueEntry, QuotaKey),
 }
 
 /// A run permit, held until it is dropped.
 #[derive(Debug)]
 pub struct RunPermit {
-    queue: RunQueue,
+    entry: QueueEntry,
     /// The time when the permit was acquired, since the queue was created.
     acquired: Duration,
     /// The time when the guest started to run.
@@ -84,25 +95,18 @@ pub struct RunPermit {
 }
 
 /// Error: the queue is so long that a new guest would wait for too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueFull;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the run queue is too long")]
+pub struct RunQueueFull;
 
 /// The admission controller. It has no clock of its own: times are relative to the queue's creation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct CodelController {
-    /// The time when the wait was last at or below the target.
-    last_below_target: Duration,
+    /// Whether the wait was at or below the target in the last interval.
+    standing: StandingQueue,
     /// The state of an overload, during which the queue is kept short.
     overload: Option<OverloadWindow>,
     own_share: OwnShare,
-}
-
-/// The recent share of its threads' time in which this process ran.
-#[derive(Debug)]
-struct OwnShare {
-    fraction: f64,
-    /// The time of the last sample, and the process's CPU time at that point.
-    last_sample: Option<(Duration, Duration)>,
 }
 
 /// Counts arrivals during an overload, since a point in time.
@@ -123,8 +127,12 @@ struct QueueSnapshot {
     threads: u32,
 }
 
-/// Counts a waiting guest until it is dropped.
-struct WaitingGuest<'a>(&'a AtomicUsize);
+/// A guest in the queue. While it waits it is counted, until it gets its permit or is dropped.
+#[derive(Debug)]
+struct QueueEntry {
+    queue: RunQueue,
+    is_waiting: bool,
+}
 
 impl RunQueue {
     /// Creates a queue for this number of threads.
@@ -141,6 +149,7 @@ impl RunQueue {
             last_release: AtomicU64::new(0),
             target: AtomicU64::new(u64::MAX),
             controller: Mutex::default(),
+            cpu_time: process_cpu_time,
         }))
     }
 
@@ -159,28 +168,52 @@ impl RunQueue {
     ///
     /// # Errors
     /// If the queue is too long.
-    pub async fn acquire(&self, client: QuotaKey) -> Result<RunPermit, QueueFull> {
-        let (line, now) = (&*self.0, self.0.created.elapsed());
-        let permit = line.permits.try_acquire(client);
-        if permit.is_none() && !line.has_capacity(now) {
-            return Err(QueueFull);
+    pub async fn acquire(&self, client: QuotaKey) -> Result<RunPermit, RunQueueFull> {
+        self.try_acquire(Instant::now(), client)?.wait().await
+    }
+}
+
+impl Admission<QuotaKey> for RunQueue {
+    type Permit = RunTicket;
+    type Error = RunQueueFull;
+
+    #[inline]
+    fn try_acquire(&self, now: Instant, client: QuotaKey) -> Result<RunTicket, RunQueueFull> {
+        let shared = &*self.0;
+        let now = now.saturating_duration_since(shared.created);
+        let permit = shared.permits.try_acquire(client);
+        if permit.is_none() && !shared.has_capacity(now) {
+            return Err(RunQueueFull);
         }
-        line.lock_controller().record_entry(&line.snapshot(now), permit.is_some());
-        let (permit, since) = match permit {
-            Some(permit) => (permit, now),
-            None => {
-                let _waits = WaitingGuest::new(&line.waiting);
-                let permit = line.permits.acquire(client).await.ok_or(QueueFull)?;
-                (permit, line.created.elapsed())
+        shared.lock_controller().record_entry(&shared.snapshot(now), permit.is_some());
+        let entry = QueueEntry::new(self.clone(), permit.is_none());
+        Ok(RunTicket(match permit {
+            Some(permit) => TicketState::Admitted(RunPermit::new(entry, now, permit)),
+            None => TicketState::Waiting(entry, client),
+        }))
+    }
+}
+
+impl RunTicket {
+    /// Waits for the guest's permit, and then for the thread to poll for new input.
+    ///
+    /// # Errors
+    /// Never fails while the queue exists.
+    pub async fn wait(self) -> Result<RunPermit, RunQueueFull> {
+        let mut permit = match self.0 {
+            TicketState::Admitted(permit) => permit,
+            TicketState::Waiting(mut entry, client) => {
+                let permit = entry.queue.0.permits.acquire(client).await.ok_or(RunQueueFull)?;
+                entry.end_wait();
+                let acquired = entry.queue.0.created.elapsed();
+                RunPermit::new(entry, acquired, permit)
             }
         };
-        let mut place =
-            RunPermit { queue: self.clone(), acquired: since, run_started: since, _permit: permit };
-        if line.average_run.load(Relaxed) > nanos(MIN_RUN_TO_YIELD) {
+        if permit.shared().average_run.load(Relaxed) > nanos(MIN_RUN_TO_YIELD) {
             tokio::task::yield_now().await;
-            place.run_started = line.created.elapsed();
+            permit.run_started = permit.shared().created.elapsed();
         }
-        Ok(place)
+        Ok(permit)
     }
 }
 
@@ -191,7 +224,7 @@ impl RunQueueShared {
             return true;
         }
         let (seen, mut law) = (self.snapshot(now), self.lock_controller());
-        law.own_share.update_sample(now, process_cpu_time, seen.threads);
+        law.own_share.update_sample(now, self.cpu_time, seen.threads);
         let has_room = law.can_admit(&seen, Duration::from_nanos(target));
         if !has_room {
             law.record_arrival(&seen);
@@ -215,11 +248,19 @@ impl RunQueueShared {
     }
 }
 
+impl Default for CodelController {
+    fn default() -> Self {
+        let standing = StandingQueue::new(CODEL_INTERVAL);
+        standing.restart(Duration::ZERO);
+        Self { standing, overload: None, own_share: OwnShare::default() }
+    }
+}
+
 impl CodelController {
     /// Records a guest that enters the queue, or finds it empty.
     fn record_entry(&mut self, seen: &QueueSnapshot, is_empty: bool) {
         if is_empty {
-            self.last_below_target = seen.now;
+            self.standing.restart(seen.now);
         }
         self.record_arrival(seen);
     }
@@ -234,18 +275,17 @@ impl CodelController {
         }
         let is_overload = seen.release_interval * held.arrivals > watched.mul_f64(RECOVERY_LOAD);
         self.overload = is_overload.then_some(OverloadWindow { started: seen.now, arrivals: 0 });
-        self.last_below_target = seen.now;
+        self.standing.restart(seen.now);
     }
 
     /// Whether another guest may wait.
     fn can_admit(&mut self, seen: &QueueSnapshot, target: Duration) -> bool {
         let wait = seen.time_to_release() + seen.release_interval.saturating_mul(seen.waiting);
-        let (wait, turn) =
-            (wait.mul_f64(self.own_share.fraction), seen.release_interval.mul_f64(self.own_share.fraction));
+        let own_share = self.own_share.fraction();
+        let (wait, turn) = (wait.mul_f64(own_share), seen.release_interval.mul_f64(own_share));
         if wait <= target {
-            self.last_below_target = seen.now;
-        }
-        if self.overload.is_none() && seen.now.saturating_sub(self.last_below_target) > CODEL_INTERVAL {
+            self.standing.restart(seen.now);
+        } else if self.overload.is_none() && self.standing.observe_long(seen.now) {
             self.overload = Some(OverloadWindow { started: seen.now, arrivals: 0 });
         }
         if self.overload.is_some() {
@@ -257,38 +297,6 @@ impl CodelController {
     }
 }
 
-impl Default for OwnShare {
-    fn default() -> Self {
-        Self { fraction: 1.0, last_sample: None }
-    }
-}
-
-impl OwnShare {
-    /// Takes a sample if the last one is old enough. Reads the clock only then, since that is a system call.
-    fn update_sample(&mut self, now: Duration, cpu_time: impl FnOnce() -> Duration, threads: u32) {
-        let since = self.last_sample.map(|(at, cpu)| (now.saturating_sub(at), cpu));
-        if since.is_some_and(|(passed, _)| passed < SAMPLE_INTERVAL) {
-            return;
-        }
-        let cpu = cpu_time();
-        self.fraction = match since {
-            Some((passed, before)) if passed < MAX_SAMPLE_AGE => {
-                let all = passed.as_secs_f64() * f64::from(threads);
-                (cpu.saturating_sub(before).as_secs_f64() / all).clamp(MIN_CPU_SHARE, 1.0)
-            }
-            // While threads were idle, their speed is unknown: accept all guests until there is a sample.
-            _ => 0.0,
-        };
-        self.last_sample = Some((now, cpu));
-    }
-}
-
-/// Returns the CPU time of all threads of the process.
-fn process_cpu_time() -> Duration {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
-}
-
 impl QueueSnapshot {
     /// Returns the expected time until a permit is released.
     fn time_to_release(&self) -> Duration {
@@ -296,34 +304,50 @@ impl QueueSnapshot {
     }
 }
 
-impl<'a> WaitingGuest<'a> {
-    fn new(waiting: &'a AtomicUsize) -> Self {
-        waiting.fetch_add(1, Relaxed);
-        Self(waiting)
+impl QueueEntry {
+    fn new(queue: RunQueue, is_waiting: bool) -> Self {
+        if is_waiting {
+            queue.0.waiting.fetch_add(1, Relaxed);
+        }
+        Self { queue, is_waiting }
+    }
+
+    fn end_wait(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            self.queue.0.waiting.fetch_sub(1, Relaxed);
+        }
     }
 }
 
-impl Drop for WaitingGuest<'_> {
+impl Drop for QueueEntry {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        self.end_wait();
     }
 }
 
 impl RunPermit {
+    fn new(entry: QueueEntry, acquired: Duration, permit: FairPermit) -> Self {
+        Self { entry, acquired, run_started: acquired, _permit: permit }
+    }
+
+    fn shared(&self) -> &RunQueueShared {
+        &self.entry.queue.0
+    }
+
     /// Whether the guest has held the permit for so long that others should not have to wait for it.
     #[must_use]
     pub fn is_heavy(&self) -> bool {
-        self.queue.0.created.elapsed().saturating_sub(self.acquired) > HEAVY_THRESHOLD
+        self.shared().created.elapsed().saturating_sub(self.acquired) > HEAVY_THRESHOLD
     }
 }
 
 impl Drop for RunPermit {
     fn drop(&mut self) {
-        let line = &*self.queue.0;
-        let now = line.created.elapsed();
-        update_average(&line.average_hold, now.saturating_sub(self.acquired));
-        update_average(&line.average_run, now.saturating_sub(self.run_started));
-        line.last_release.store(nanos(now), Relaxed);
+        let shared = self.shared();
+        let now = shared.created.elapsed();
+        update_average(&shared.average_hold, now.saturating_sub(self.acquired));
+        update_average(&shared.average_run, now.saturating_sub(self.run_started));
+        shared.last_release.store(nanos(now), Relaxed);
     }
 }
 
@@ -340,5 +364,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
+#[cfg(test)]
+mod admission_tests;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use admission::Admission as _;
 use futures_util::future::BoxFuture;
 use http::header::HeaderName;
 use http::{HeaderValue, Method, Request, Response};
@@ -33,7 +34,7 @@ use crate::run::{self, RunCost, RunOrigin, RunRequest, RunResponse, RunSetup};
 use crate::runtime::ScriptRuntime;
 use crate::state::{HeldLocks, StateSettings};
 use crate::workers::{self, PoolStats, WorkerPoolSize};
-use worker_queue::WorkerQueue;
+use worker_queue::{WorkerLoad, WorkerQueue};
 
 /// Reports the version of the state that a handler read or wrote, if the operator enables it.
 const VERSION: HeaderName = HeaderName::from_static("s-state-version");
@@ -249,8 +250,8 @@ impl ScriptRoute {
     #[must_use]
     pub fn has_capacity(&self, now: Instant) -> bool {
         let Some(deployment) = self.deployment.get() else { return true };
-        let (busy, workers) = deployment.worker_load();
-        self.queue.has_capacity(now, busy, workers)
+        let (busy_runs, workers) = deployment.worker_load();
+        self.queue.try_acquire(now, WorkerLoad { busy_runs, workers }).is_ok()
     }
 
     /// Handles a request. `seen` contains the caller, the client's headers and the hops; the budget of each

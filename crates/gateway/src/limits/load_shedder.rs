@@ -6,7 +6,7 @@
 //! not overload the gateway. A probe (`load_shedder/probe.rs`) passes through the runtime as every request
 //! does and measures the time, and while tasks wait in the runtime's global queue, so do markers in that
 //! queue (`load_shedder/global_queue.rs`). Delay caused by other processes on the machine does not count: a
-//! wait is limited to the time that the gateway's threads ran meanwhile (`load_shedder/process_times.rs`).
+//! wait is limited to the time that the gateway's threads ran meanwhile ([`ProcessTimes`]).
 //!
 //! Shedding begins by CoDel's rule (RFC 8289, section 4): not when the delay is long, but when it was never
 //! short for a whole [`INTERVAL`] in which requests were admitted, so that bursts pass. From then on requests
@@ -27,12 +27,12 @@
 mod admission_controller;
 mod global_queue;
 mod probe;
-mod process_times;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use admission::{Admission, ProcessTimes, process_cpu_time};
 use services::GatewayOverloaded;
 use tokio::sync::Notify;
 
@@ -108,32 +108,6 @@ impl LoadShedder {
         Self { max_in_flight: config.max_in_flight as usize, load }
     }
 
-    /// Admits a request that arrived just now, if its client and its handler have room too (`way`).
-    ///
-    /// # Errors
-    /// Fails if there are too many requests, for the gateway's threads or for its memory.
-    pub(crate) fn try_admit(
-        &self,
-        now: Instant,
-        way: impl FnOnce() -> bool,
-    ) -> Result<InFlightGuard, GatewayOverloaded> {
-        let load = &self.load;
-        if load.is_probe_asleep.load(Relaxed) && load.is_enabled() {
-            load.probe_wake.notify_one();
-        }
-        let before = load.in_flight.fetch_add(1, Relaxed);
-        let taken = InFlightGuard(Arc::clone(load));
-        let has_room = || load.try_take_slot(now) || (before == 0 && load.is_nearly_idle(now));
-        let is_limited = before >= self.max_in_flight || !way();
-        if is_limited || !has_room() {
-            load.refused.fetch_add(1, Relaxed);
-            load.refused_by_rate.fetch_add(u64::from(!is_limited), Relaxed);
-            return Err(GatewayOverloaded);
-        }
-        load.admitted.fetch_add(1, Relaxed);
-        Ok(taken)
-    }
-
     /// Counts an admitted request as refused, because its handler refused it after this time. A request that
     /// was refused late, such as one that queued until its deadline, still counts as admitted too: the
     /// measurements of its time include it.
@@ -168,6 +142,31 @@ impl LoadShedder {
     /// Measures the runtime that polls the future and sets the rate, for as long as the gateway exists.
     pub(crate) fn run_probe(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         probe::run_probe(Arc::downgrade(&self.load))
+    }
+}
+
+/// Admits a request if its client and its handler have room too, which the function returns. Refuses it if
+/// there are too many requests, for the gateway's threads or for its memory.
+impl<F: FnOnce() -> bool> Admission<F> for LoadShedder {
+    type Permit = InFlightGuard;
+    type Error = GatewayOverloaded;
+
+    fn try_acquire(&self, now: Instant, has_room: F) -> Result<InFlightGuard, GatewayOverloaded> {
+        let load = &self.load;
+        if load.is_probe_asleep.load(Relaxed) && load.is_enabled() {
+            load.probe_wake.notify_one();
+        }
+        let before = load.in_flight.fetch_add(1, Relaxed);
+        let taken = InFlightGuard(Arc::clone(load));
+        let rate_admits = || load.try_take_slot(now) || (before == 0 && load.is_nearly_idle(now));
+        let is_limited = before >= self.max_in_flight || !has_room();
+        if is_limited || !rate_admits() {
+            load.refused.fetch_add(1, Relaxed);
+            load.refused_by_rate.fetch_add(u64::from(!is_limited), Relaxed);
+            return Err(GatewayOverloaded);
+        }
+        load.admitted.fetch_add(1, Relaxed);
+        Ok(taken)
     }
 }
 
@@ -207,7 +206,7 @@ impl MeasuredLoad {
             last_wait: AtomicU64::new(u64::MAX),
             last_own_wait: AtomicU64::new(u64::MAX),
             threads: AtomicU32::new(1),
-            cpu_time: process_times::cpu_time,
+            cpu_time: process_cpu_time,
             target_delay: AtomicU64::new(0),
             is_probe_asleep: AtomicBool::new(false),
             probe_wake: Arc::default(),
@@ -275,8 +274,13 @@ impl MeasuredLoad {
             let cpu =
                 (self.cpu_time)().saturating_sub(Duration::from_nanos(self.probe_wait_cpu.load(Relaxed)));
             let threads = self.threads.load(Relaxed);
-            is_long(process_times::ProcessTimes { wall, cpu }.own_time(threads))
+            is_long(ProcessTimes { wall, cpu }.own_time(threads))
         }
+    }
+
+    /// Whether requests are admitted at a rate.
+    fn is_shedding(&self) -> bool {
+        self.admission_interval.load(Relaxed) > 0
     }
 
     /// Sets the rate of admitted requests; `None` admits all.
@@ -307,5 +311,7 @@ impl Drop for InFlightGuard {
 /// The time in which the delay has to be short at least once.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
+#[cfg(test)]
+mod admission_tests;
 #[cfg(test)]
 mod tests;

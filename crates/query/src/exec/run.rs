@@ -128,7 +128,7 @@ pub(crate) async fn run(
     };
     match timeout_at(deadline, pin!(runtime.run_queue.acquire(client))).await {
         Some(Ok(place)) => stage.store.data_mut().set_run_permit(place),
-        Some(Err(sandbox::QueueFull)) | None => return overloaded_result(stage.store),
+        Some(Err(sandbox::RunQueueFull)) | None => return overloaded_result(stage.store),
     }
     // While this run queued, other runs may have returned instances of its session. An instance that is taken
     // before queueing would be unavailable to them in vain.

@@ -174,10 +174,7 @@ fn rejects_an_overload_beside_other_processes() {
 
 #[test]
 fn counts_waits_by_the_share_of_the_process() {
-    let law = |part| CodelController {
-        own_share: OwnShare { fraction: part, last_sample: None },
-        ..CodelController::default()
-    };
+    let law = |part| CodelController { own_share: OwnShare::fixed(part), ..CodelController::default() };
     // Sixty guests wait, for two milliseconds each, on a machine that is busy with other processes.
     let long = queue_snapshot(1.0, 0.002, 60);
     let held = |part| CodelController {
@@ -186,14 +183,6 @@ fn counts_waits_by_the_share_of_the_process() {
     };
     assert!(!law(1.0).can_admit(&long, TARGET) && law(0.4).can_admit(&long, TARGET));
     assert!(!held(1.0).can_admit(&long, TARGET) && !held(0.4).can_admit(&long, TARGET));
-    let mut share = OwnShare::default();
-    let mut learn = |millis: u64, cpu: u64| {
-        share.update_sample(Duration::from_millis(millis), || Duration::from_millis(cpu), 2);
-        share.fraction
-    };
-    assert_eq!([learn(0, 0), learn(10, 5), learn(100, 50), learn(200, 250)], [0.0, 0.0, 0.25, 1.0]);
-    assert_eq!(learn(300, 250), MIN_CPU_SHARE);
-    assert_eq!(learn(3_000, 260), 0.0, "idle for long");
 }
 
 fn client_key() -> QuotaKey {
@@ -242,8 +231,7 @@ async fn a_cancelled_guest_leaves_the_queue() {
 
 /// Simulates a machine without competing processes.
 fn assume_full_share(line: &RunQueue) {
-    line.0.lock_controller().own_share =
-        OwnShare { fraction: 1.0, last_sample: Some((Duration::MAX, Duration::ZERO)) };
+    line.0.lock_controller().own_share = OwnShare::fixed(1.0);
 }
 
 #[tokio::test]
@@ -256,7 +244,7 @@ async fn rejects_at_once_if_the_queue_is_too_long() {
     let mut second = Box::pin(line.acquire(client_key()));
     assert!((&mut second).now_or_never().is_none());
     assert!(!line.has_capacity(Instant::now()));
-    assert_eq!(line.acquire(client_key()).await.unwrap_err(), QueueFull);
+    assert_eq!(line.acquire(client_key()).await.unwrap_err(), RunQueueFull);
     line.set_target(None);
     assert!(line.has_capacity(Instant::now()));
 }
@@ -272,7 +260,7 @@ async fn a_delayed_guest_does_not_affect_the_estimated_wait() {
     first.acquired = Duration::ZERO;
     drop(first);
     let _second = line.acquire(client_key()).await.unwrap();
-    let waiting: Vec<_> = (0..31).map(|_| WaitingGuest::new(&line.0.waiting)).collect();
+    let waiting: Vec<_> = (0..31).map(|_| QueueEntry::new(line.clone(), true)).collect();
     assert!(line.has_capacity(Instant::now()));
     for _ in 0..10 {
         update_average(&line.0.average_hold, 2 * TARGET);

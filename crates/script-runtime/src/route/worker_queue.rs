@@ -4,9 +4,9 @@
 //! milliseconds. A long queue is therefore tolerated for the duration of a burst. If it is still long after
 //! that, the workers are overloaded.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+use admission::{Admission, StandingQueue};
 
 /// The number of runs for each worker that want a processor above which the queue counts as long.
 const MAX_RUNS_PER_WORKER: usize = 512;
@@ -17,27 +17,47 @@ const BURST_TOLERANCE: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct WorkerQueue {
     created: Instant,
-    /// The time since which the queue is long, in nanoseconds after `opened`; 0 while it is not long.
-    long_since: AtomicU64,
+    standing: StandingQueue,
 }
+
+/// The load of a route's workers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkerLoad {
+    /// The number of runs that want a processor.
+    pub(crate) busy_runs: usize,
+    pub(crate) workers: usize,
+}
+
+/// Error: too many runs wait for the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many runs wait for the workers")]
+pub(crate) struct WorkerQueueFull;
 
 impl WorkerQueue {
     pub(crate) fn new(created: Instant) -> Self {
-        Self { created, long_since: AtomicU64::new(0) }
-    }
-
-    /// Whether the queue has room for one more run, given `busy` runs that want a processor.
-    pub(crate) fn has_capacity(&self, now: Instant, busy: usize, workers: usize) -> bool {
-        if busy <= MAX_RUNS_PER_WORKER * workers.max(1) {
-            self.long_since.store(0, Relaxed);
-            return true;
-        }
-        let now = now.saturating_duration_since(self.created).as_nanos().max(1);
-        let now = u64::try_from(now).unwrap_or(u64::MAX);
-        let since = self.long_since.compare_exchange(0, now, Relaxed, Relaxed).unwrap_or_else(|since| since);
-        since == 0 || Duration::from_nanos(now.saturating_sub(since)) < BURST_TOLERANCE
+        Self { created, standing: StandingQueue::new(BURST_TOLERANCE) }
     }
 }
+
+/// Admits one more run under this load.
+impl Admission<WorkerLoad> for WorkerQueue {
+    /// Workers count their runs themselves, since a run that waits for a call wants no processor
+    /// (`workers/worker.rs`).
+    type Permit = ();
+    type Error = WorkerQueueFull;
+
+    fn try_acquire(&self, now: Instant, load: WorkerLoad) -> Result<(), WorkerQueueFull> {
+        if load.busy_runs <= MAX_RUNS_PER_WORKER * load.workers.max(1) {
+            self.standing.clear();
+            return Ok(());
+        }
+        let now = now.saturating_duration_since(self.created);
+        if self.standing.observe_long(now) { Err(WorkerQueueFull) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod admission_tests;
 
 #[cfg(test)]
 mod tests {
@@ -47,7 +67,10 @@ mod tests {
     fn admits_a_burst_and_refuses_once_the_queue_stays_long() {
         let opened = Instant::now();
         let line = WorkerQueue::new(opened);
-        let has_room = |millis, busy| line.has_capacity(opened + Duration::from_millis(millis), busy, 2);
+        let has_room = |millis, busy_runs| {
+            let load = WorkerLoad { busy_runs, workers: 2 };
+            line.try_acquire(opened + Duration::from_millis(millis), load).is_ok()
+        };
         assert!(has_room(0, 2_000), "a burst");
         assert!(has_room(200, 2_000), "the burst is still short");
         assert!(!has_room(300, 2_000), "the queue has been long for more than a burst");

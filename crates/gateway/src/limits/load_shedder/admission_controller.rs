@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use admission::StandingQueue;
+
 use super::INTERVAL;
 
 /// The fraction of the target delay that is acceptable once shedding has begun. A queue only helps with
@@ -50,6 +52,10 @@ pub(super) struct ProbeMeasurement {
 /// The controller's state.
 #[derive(Debug)]
 pub(super) struct AdmissionController {
+    /// The sum of the times between the measurements.
+    now: Duration,
+    /// Whether the delay was short in the last interval, while nothing is shed.
+    standing: StandingQueue,
     /// The shortest delay in the current window, the length of the window so far, and the requests admitted
     /// in it.
     min_delay: Duration,
@@ -76,7 +82,11 @@ struct AdmissionRate {
 impl Default for AdmissionController {
     fn default() -> Self {
         let (shortest, zero) = (Duration::MAX, Duration::ZERO);
+        let standing = StandingQueue::new(INTERVAL);
+        standing.restart(zero);
         Self {
+            now: zero,
+            standing,
             min_delay: shortest,
             window: zero,
             admitted: 0,
@@ -90,17 +100,17 @@ impl Default for AdmissionController {
 impl AdmissionController {
     /// Processes a measurement. Returns the requests a second to admit, or `None` to admit all.
     pub(super) fn update(&mut self, seen: ProbeMeasurement, target: Duration) -> Option<f64> {
+        self.now += seen.elapsed;
         self.min_delay = self.min_delay.min(seen.delay);
         self.window += seen.elapsed;
         self.admitted += seen.admitted;
         self.quiet_time = if seen.refused > 0 { Duration::ZERO } else { self.quiet_time + seen.elapsed };
         match &mut self.rate {
-            // The interval starts again if the delay was short at least once, or if there was no request that
-            // could have caused it, as while thousands of connections open.
-            None if self.min_delay <= target || (self.window >= INTERVAL && self.admitted == 0) => {
-                self.begin_window();
-            }
-            None if self.window >= INTERVAL => {
+            None if seen.delay <= target => self.begin_window(),
+            None if !self.standing.observe_long(self.now) => {}
+            // No request could have caused the delay, as while thousands of connections open.
+            None if self.admitted == 0 => self.begin_window(),
+            None => {
                 let best = (self.admitted as f64 / self.window.as_secs_f64()).max(MIN_RATE);
                 self.rate = Some(AdmissionRate {
                     current: best * INITIAL_FRACTION,
@@ -133,6 +143,7 @@ impl AdmissionController {
     }
 
     fn begin_window(&mut self) {
+        self.standing.restart(self.now);
         self.min_delay = Duration::MAX;
         self.window = Duration::ZERO;
         self.admitted = 0;

@@ -8,9 +8,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 
+use admission::{ClockReading, ProcessTimes};
 use tokio::runtime::Handle;
-
-use super::process_times::{ClockReading, ProcessTimes};
 
 /// The maximum number of markers in the queue.
 const MAX_MARKERS: usize = 64;

@@ -2,7 +2,6 @@
 //! a certain cost, and a refusal a small one.
 
 use super::admission_controller::{AdmissionController, ProbeMeasurement};
-use super::process_times::ProcessTimes;
 use super::*;
 
 const TARGET: Duration = Duration::from_millis(50);
@@ -184,20 +183,20 @@ fn admits_a_single_request_at_any_rate() {
     load.target_delay.store(nanos(TARGET), Relaxed);
     let shed = LoadShedder { max_in_flight: 2, load: Arc::new(load) };
     shed.load.set_rate(Some(0.0));
-    assert!(shed.try_admit(now, || true).is_err(), "the queue has not been measured");
+    assert!(shed.try_acquire(now, || true).is_err(), "the queue has not been measured");
     shed.load.last_own_wait.store(0, Relaxed);
-    let alone = shed.try_admit(now, || true).unwrap();
-    assert!(shed.try_admit(now, || true).is_err(), "two are not alone");
+    let alone = shed.try_acquire(now, || true).unwrap();
+    assert!(shed.try_acquire(now, || true).is_err(), "two are not alone");
     drop(alone);
     let later = now + 2 * admission_controller::acceptable_delay(TARGET);
     shed.load.begin_wait(now + Duration::from_nanos(1), Duration::ZERO);
-    assert!(shed.try_admit(later, || true).is_err(), "the probe waits for other tasks");
+    assert!(shed.try_acquire(later, || true).is_err(), "the probe waits for other tasks");
     shed.load.begin_wait(now + Duration::from_nanos(1), Duration::from_secs(1));
-    drop(shed.try_admit(later, || true).expect("the probe waits for a processor that another process has"));
-    drop(shed.try_admit(now, || true).expect("the probe has only begun to wait"));
+    drop(shed.try_acquire(later, || true).expect("the probe waits for a processor that another process has"));
+    drop(shed.try_acquire(now, || true).expect("the probe has only begun to wait"));
     shed.load.probe_wait_start.store(0, Relaxed);
     shed.load.last_own_wait.store(nanos(TARGET), Relaxed);
-    assert!(shed.try_admit(now, || true).is_err(), "the last probe waited for other tasks");
+    assert!(shed.try_acquire(now, || true).is_err(), "the last probe waited for other tasks");
 }
 
 #[test]
@@ -249,9 +248,9 @@ fn refusals_by_other_limits_do_not_prolong_shedding() {
     }));
     let mut counted = shed.load.counts();
     let steps = (0..200).take_while(|_| {
-        shed.try_admit(now, || false).expect_err("the client or the handler has no room");
-        let taken = shed.try_admit(now, || true).unwrap();
-        shed.try_admit(now, || true).expect_err("too many requests are in flight");
+        shed.try_acquire(now, || false).expect_err("the client or the handler has no room");
+        let taken = shed.try_acquire(now, || true).unwrap();
+        shed.try_acquire(now, || true).expect_err("too many requests are in flight");
         drop(taken);
         shed.note_refused(Duration::ZERO);
         let count = shed.load.counts();
@@ -262,14 +261,14 @@ fn refusals_by_other_limits_do_not_prolong_shedding() {
     assert_eq!(steps.count(), 99);
     assert_eq!(shed.refused(), 300);
     shed.load.set_rate(Some(0.0));
-    shed.try_admit(now, || true).expect_err("the rate is zero");
+    shed.try_acquire(now, || true).expect_err("the rate is zero");
     assert_eq!(shed.load.counts().since(counted).refused_by_rate, 1);
 }
 
 #[test]
 fn late_refusals_are_not_subtracted_from_the_requests_admitted_since() {
     let shed = LoadShedder::new(&ShedConfig::default(), None);
-    let admit = || shed.try_admit(Instant::now(), || true).unwrap();
+    let admit = || shed.try_acquire(Instant::now(), || true).unwrap();
     let queued = [(); 3].map(|()| admit());
     let before = shed.load.counts();
     let since = [(); 2].map(|()| admit());
@@ -303,12 +302,12 @@ fn a_small_load_recovers_within_a_second_after_busy_threads() {
 fn limits_requests_in_flight_and_releases_permits() {
     let shed = LoadShedder::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, None);
     let now = Instant::now();
-    let (first, _second) = (shed.try_admit(now, || true).unwrap(), shed.try_admit(now, || true).unwrap());
-    assert_eq!(shed.try_admit(now, || true).unwrap_err(), GatewayOverloaded);
+    let (first, _second) = (shed.try_acquire(now, || true).unwrap(), shed.try_acquire(now, || true).unwrap());
+    assert_eq!(shed.try_acquire(now, || true).unwrap_err(), GatewayOverloaded);
     drop(first);
     let again = LoadShedder::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, Some(&shed));
-    let _third = again.try_admit(now, || true).unwrap();
-    assert!(again.try_admit(now, || true).is_err(), "another config keeps the count of the previous one");
+    let _third = again.try_acquire(now, || true).unwrap();
+    assert!(again.try_acquire(now, || true).is_err(), "another config keeps the count of the previous one");
     assert_eq!(shed.load.in_flight.load(Relaxed), 2);
 }
 
@@ -318,7 +317,7 @@ async fn an_idle_gateway_does_not_probe() {
     let watch = tokio::spawn(shed.run_probe());
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(shed.load.is_probe_asleep.load(Relaxed));
-    drop(shed.try_admit(Instant::now(), || true).unwrap());
+    drop(shed.try_acquire(Instant::now(), || true).unwrap());
     tokio::time::sleep(Duration::from_millis(3)).await;
     assert!(!shed.load.is_probe_asleep.load(Relaxed));
     drop(shed);
@@ -331,12 +330,12 @@ async fn does_not_probe_while_shedding_is_off() {
     let shed = LoadShedder::new(&config(false), None);
     let watch = tokio::spawn(shed.run_probe());
     for _ in 0..100 {
-        drop(shed.try_admit(Instant::now(), || true).unwrap());
+        drop(shed.try_acquire(Instant::now(), || true).unwrap());
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
     assert!(shed.load.is_probe_asleep.load(Relaxed));
     let again = LoadShedder::new(&config(true), Some(&shed));
-    drop(again.try_admit(Instant::now(), || true).unwrap());
+    drop(again.try_acquire(Instant::now(), || true).unwrap());
     tokio::time::sleep(Duration::from_millis(3)).await;
     assert!(!shed.load.is_probe_asleep.load(Relaxed), "another config starts the probe again");
     drop((shed, again));

@@ -1,8 +1,8 @@
-//! The part of a wait that the gateway causes itself.
+//! The part of a wait that this process causes itself.
 //!
 //! A ready task waits for a thread, and a ready thread for a processor. If other processes occupy the
-//! processors, the second wait is long although the gateway has no backlog, and refusing requests would not
-//! shorten it. So a wait counts only up to the time that the gateway's threads ran meanwhile: on a dedicated
+//! processors, the second wait is long although the process has no backlog, and refusing requests would not
+//! shorten it. So a wait counts only up to the time that the process's threads ran meanwhile: on a dedicated
 //! machine, that is all of it.
 
 use std::time::{Duration, Instant};
@@ -11,25 +11,33 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A reading of the wall clock and of the CPU time of the process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ClockReading {
-    pub(super) wall: Instant,
-    pub(super) cpu: Duration,
+pub struct ClockReading {
+    /// The wall clock.
+    pub wall: Instant,
+    /// The CPU time of all threads of the process.
+    pub cpu: Duration,
 }
 
 /// Wall time and CPU time of the process between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ProcessTimes {
-    pub(super) wall: Duration,
-    pub(super) cpu: Duration,
+pub struct ProcessTimes {
+    /// The time that passed.
+    pub wall: Duration,
+    /// The CPU time that all threads used.
+    pub cpu: Duration,
 }
 
 impl ClockReading {
-    pub(super) fn now() -> Self {
-        Self { wall: Instant::now(), cpu: cpu_time() }
+    /// Reads both clocks, which takes a system call.
+    #[must_use]
+    pub fn now() -> Self {
+        Self { wall: Instant::now(), cpu: process_cpu_time() }
     }
 
     /// Returns the time since an earlier reading.
-    pub(super) fn since(self, earlier: Self) -> ProcessTimes {
+    #[must_use]
+    #[inline]
+    pub fn since(self, earlier: Self) -> ProcessTimes {
         ProcessTimes {
             wall: self.wall.saturating_duration_since(earlier.wall),
             cpu: self.cpu.saturating_sub(earlier.cpu),
@@ -38,14 +46,25 @@ impl ClockReading {
 }
 
 impl ProcessTimes {
-    /// The part of the wall time in which this number of threads worked for the gateway.
-    pub(super) fn own_time(self, threads: u32) -> Duration {
+    /// The part of the wall time in which this number of threads ran.
+    #[must_use]
+    #[inline]
+    pub fn own_time(self, threads: u32) -> Duration {
         self.wall.min(self.cpu / threads.max(1))
+    }
+
+    /// That part as a fraction of the wall time, which must not be zero.
+    #[must_use]
+    #[inline]
+    pub fn own_share(self, threads: u32) -> f64 {
+        let all = self.wall.as_secs_f64() * f64::from(threads.max(1));
+        (self.cpu.as_secs_f64() / all).min(1.0)
     }
 }
 
-/// The CPU time that all threads of the process have used.
-pub(super) fn cpu_time() -> Duration {
+/// Returns the CPU time that all threads of the process have used.
+#[must_use]
+pub fn process_cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
 }
