@@ -44,7 +44,7 @@ const DENIED_TYPES: &[(&str, &str)] = &[
     ("Place", "RunPermit or SourceLocation"),
     ("Seat", "WarmInstance"),
     ("Standing", "EndpointHealth"),
-    ("TooLong", "QueueFull"),
+    ("TooLong", "RunQueueFull"),
     ("Way", "Handler"),
     ("Who", "Principal"),
 ];
