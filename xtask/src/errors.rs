@@ -27,11 +27,11 @@ const PARTS: [(&str, &[&str]); 8] = [
     ),
     ("## Of a filter that is refused", &["crates/filter/src/error/refused.rs"]),
     ("## Of an S script", &["crates/script/src/"]),
-    ("## Of an aggregate's declaration", &["crates/aggregate/src/declaration/mistake.rs"]),
+    ("## Of an aggregate's declaration", &["crates/aggregate/src/declaration/error_kind.rs"]),
     (
         "## Of GraphQL",
         &[
-            "crates/graphql/src/schema/mistake.rs",
+            "crates/graphql/src/schema/diagnostic.rs",
             "crates/graphql/src/compose/",
             "crates/graphql/src/error.rs",
             "crates/graphql/src/plan",
@@ -96,12 +96,12 @@ fn source_codes(source: &str) -> BTreeSet<String> {
     returned.chain(reported).map(str::to_owned).collect()
 }
 
-/// The bodies of functions called `code`, `..._code` or `as_str` that return text.
+/// The bodies of functions called `code` or `..._code` that return text.
 fn code_function_bodies(source: &str) -> impl Iterator<Item = &str> {
     source.split("fn ").skip(1).filter_map(|function| {
         let (head, body) = function.split_once('{')?;
         let (name, signature) = head.split_once('(')?;
-        let named = name == "code" || name == "as_str" || name.ends_with("_code");
+        let named = name == "code" || name.ends_with("_code");
         (named && signature.contains("-> &'static str")).then(|| braced_block(body))
     })
 }

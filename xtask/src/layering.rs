@@ -18,6 +18,7 @@ const LEVELS: &[&[&str]] = &[
         "allocator",
         "admission",
         "query-abi",
+        "diagnostics",
         "json",
         "dedup",
         "openapi",
@@ -40,6 +41,10 @@ const SAME_LEVEL_DEPENDENCIES: &[(&str, &str, &[DependencyKind])] = &[
     ("services", "offload", &[DependencyKind::Normal]),
     // It encodes the tree of `json`. A second parser for texts would be a second source of bugs.
     ("dedup", "json", &[DependencyKind::Normal]),
+    // One type for the problems in all files that people write.
+    ("openapi", "diagnostics", &[DependencyKind::Normal]),
+    ("services", "diagnostics", &[DependencyKind::Normal]),
+    ("script", "diagnostics", &[DependencyKind::Normal]),
 ];
 
 /// Crates outside of the levels, with the workspace crates that they may use. `testkit` drives the gateway

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use diagnostics::Diagnostic;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::header::HeaderMap;
@@ -21,7 +22,6 @@ use services::{
 
 use crate::config::AggregateLimitsConfig;
 use crate::declaration::AggregateDeclaration;
-use crate::declaration::mistake::AggregateMistake;
 use crate::plan::{self, AggregatePlan};
 use crate::problem::AggregateError;
 use crate::response::{self, assemble};
@@ -64,7 +64,7 @@ impl Aggregate {
         declared: &AggregateDeclaration,
         limits: &AggregateLimitsConfig,
         ground: &AggregateContext<'_>,
-    ) -> Result<Self, Vec<AggregateMistake>> {
+    ) -> Result<Self, Vec<Diagnostic>> {
         let AggregateContext { path, services, documents, offload } = *ground;
         let plan = AggregatePlan::new(declared, &plan::PlanContext { path, services, limits })?;
         let (services, documents, offload) = (services.clone(), documents.clone(), offload.clone());

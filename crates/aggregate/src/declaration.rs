@@ -1,9 +1,9 @@
 //! The file format of declarations, before interpretation.
 //!
-//! `plan.rs` interprets it, and reports the mistakes that the JSON schema can't express, which
-//! `mistake.rs` defines.
+//! `plan.rs` interprets it, and reports the mistakes that the JSON schema can't express;
+//! `error_kind.rs` has their codes.
 
-pub(crate) mod mistake;
+pub(crate) mod error_kind;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -31,5 +31,4 @@ mod tests;
 pub use aggregate::{Aggregate, AggregateContext, OpenApiDocuments};
 pub use config::{AggregateConfig, AggregateLimitsConfig, AggregateOptions};
 pub use declaration::AggregateDeclaration;
-pub use declaration::mistake::AggregateMistake;
 pub use describe::explain::{AggregateExplanation, ExplainedPart};

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use diagnostics::{Diagnostic, Diagnostics};
 use http::{HeaderName, Method, StatusCode};
 use json::pointer::append_step;
 use json::{JsonDocument, JsonPath};
@@ -19,7 +20,7 @@ use services::{ServiceSet, UpstreamService};
 pub(crate) use parts::{is_safe, sample};
 
 use crate::config::AggregateLimitsConfig;
-use crate::declaration::mistake::{AggregateMistake, AggregateMistakeKind, AggregateMistakes};
+use crate::declaration::error_kind::DeclarationErrorKind;
 use crate::declaration::{
     AggregateDeclaration, JoinDeclaration, MemberConflict, MissingRows, ResponseShapeDeclaration,
     RowCardinality,
@@ -156,14 +157,14 @@ impl AggregatePlan {
     pub(crate) fn new(
         declared: &AggregateDeclaration,
         ground: &PlanContext<'_>,
-    ) -> Result<Self, Vec<AggregateMistake>> {
-        let mut mistakes = AggregateMistakes::default();
+    ) -> Result<Self, Vec<Diagnostic>> {
+        let mut mistakes = Diagnostics::default();
         let inputs = InputSet::new(&declared.input, ground.path, &mut mistakes);
         let input_names: Vec<&str> = declared.input.keys().map(String::as_str).collect();
         let part_names: Vec<&str> = declared.parts.keys().map(String::as_str).collect();
         let names = TemplateScope { inputs: &input_names, parts: &part_names };
         if part_names.is_empty() {
-            mistakes.add(AggregateMistakeKind::Call, "/parts", "there are no parts", "declare a call");
+            mistakes.add(DeclarationErrorKind::Call, "/parts", "there are no parts", "declare a call");
         }
         let mut parts = Vec::with_capacity(part_names.len());
         for (name, part) in &declared.parts {
@@ -191,7 +192,7 @@ impl AggregatePlan {
         if reads_body && method == Method::GET {
             let message =
                 "placeholders read the request's body, but all calls are safe: requests are GETs without one";
-            mistakes.add(AggregateMistakeKind::Placeholder, "/parts", message, "declare an input for it");
+            mistakes.add(DeclarationErrorKind::Placeholder, "/parts", message, "declare an input for it");
         }
         let partial = declared.partial.and_then(|partial| StatusCode::from_u16(partial).ok());
         if let Some(StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT) =
@@ -199,7 +200,7 @@ impl AggregatePlan {
         {
             let message = "answers with this status have no body, or a part of one";
             mistakes.add(
-                AggregateMistakeKind::Answer,
+                DeclarationErrorKind::Answer,
                 "/partial",
                 message,
                 "use 200, 203 or a number of your own",
@@ -255,13 +256,13 @@ fn resolve_shape(
     declared: &AggregateDeclaration,
     names: TemplateScope<'_>,
     parts: &[PartPlan],
-    mistakes: &mut AggregateMistakes,
+    mistakes: &mut Diagnostics,
 ) -> Option<AggregateShape> {
     let mut find = |place: String, name: &str| {
         let found = names.parts.iter().position(|part| *part == name);
         if found.is_none() {
             let hint = format!("the parts are `{}`", names.parts.join("`, `"));
-            mistakes.add(AggregateMistakeKind::Answer, place, format!("there is no part `{name}`"), hint);
+            mistakes.add(DeclarationErrorKind::Answer, place, format!("there is no part `{name}`"), hint);
         }
         found
     };
@@ -287,7 +288,7 @@ fn resolve_shape(
     if let AggregateShape::Parts(list) = &shape {
         if list.is_empty() && declared.response.is_some() {
             mistakes.add(
-                AggregateMistakeKind::Answer,
+                DeclarationErrorKind::Answer,
                 "/response",
                 "no part is named",
                 "name the parts of the response",
@@ -297,7 +298,7 @@ fn resolve_shape(
             if list[..place].iter().any(|(before, _)| before == name) {
                 let message = format!("the part `{}` occurs twice", names.parts[*part]);
                 mistakes.add(
-                    AggregateMistakeKind::Answer,
+                    DeclarationErrorKind::Answer,
                     format!("/response/{place}"),
                     message,
                     "name it once",
@@ -308,7 +309,7 @@ fn resolve_shape(
             let message =
                 "a part of the response can't be called `errors`: failed parts are listed under that name";
             mistakes.add(
-                AggregateMistakeKind::Answer,
+                DeclarationErrorKind::Answer,
                 append_step("/parts", ERRORS_MEMBER),
                 message,
                 "give it another name",

@@ -6,19 +6,19 @@
 
 pub mod aggregate_routes;
 pub mod graphql_routes;
-mod mistakes;
 pub mod openapi_documents;
 pub mod script_routes;
 
 use std::io;
 use std::sync::Arc;
 
+use diagnostics::{Diagnostic, Diagnostics};
 use offload::OffloadPool;
 use services::ServiceSet;
 
 use crate::auth::authn::IdentityProviders;
 use crate::auth::authz::AuthorizationTable;
-use crate::config::{ConfigMistake, FieldPositions, GatewayConfig, RouteConfig, RouteLimitsConfig};
+use crate::config::{FieldPositions, GatewayConfig, RouteConfig, RouteLimitsConfig};
 use crate::handlers::RouteHandler;
 use crate::handlers::catalogue::ApiCatalogue;
 use crate::handlers::proxy::ProxyHandler;
@@ -34,7 +34,6 @@ use crate::server::listener_rules::ListenerRulesByAddress;
 use crate::telemetry::Telemetry;
 use crate::telemetry::metrics::GatewayMetrics;
 use aggregate_routes::ParsedDeclaration;
-use mistakes::{add_mistakes, config_mistakes};
 use script_routes::CompiledScript;
 
 /// The reason why a gateway could not be built.
@@ -42,7 +41,7 @@ use script_routes::CompiledScript;
 pub enum BuildError {
     /// Mistakes in the config that show only when it is activated.
     #[error("{}", lines(.0))]
-    Config(Vec<ConfigMistake>),
+    Config(Vec<Diagnostic>),
     /// The threads of the offload pool can't be started.
     #[error("the threads for compiling and planning can't be started: {0}")]
     Offload(io::Error),
@@ -124,8 +123,8 @@ impl<'a> GatewayBuilder<'a> {
             Some(pipeline) => pipeline.services.reload(&config.services, folder),
             None => ServiceSet::load(&config.services, folder),
         };
-        let services = services
-            .map_err(|problems| BuildError::Config(config_mistakes(source, "/services", problems)))?;
+        let services =
+            services.map_err(|problems| BuildError::Config(source.resolve("/services", problems)))?;
         let documents = openapi_documents::read_documents(config).map_err(BuildError::Config)?;
         openapi_documents::log_findings(&documents);
         let compiled = script_routes::read_scripts(config).map_err(BuildError::Config)?;
@@ -145,11 +144,10 @@ impl<'a> GatewayBuilder<'a> {
         let scripts =
             build_script_runtime(config, &offload, previous.and_then(|pipeline| pipeline.scripts.as_ref()))?;
         let trusted = query::SigningKeys::new(&config.trust);
-        let trusted =
-            trusted.map_err(|problems| BuildError::Config(config_mistakes(source, "/trust", problems)))?;
+        let trusted = trusted.map_err(|problems| BuildError::Config(source.resolve("/trust", problems)))?;
         let blocked = query::BlockedPrograms::new(&config.programs);
         let blocked =
-            blocked.map_err(|problems| BuildError::Config(config_mistakes(source, "/programs", problems)))?;
+            blocked.map_err(|problems| BuildError::Config(source.resolve("/programs", problems)))?;
         Ok(Self {
             services,
             offload,
@@ -173,7 +171,7 @@ impl<'a> GatewayBuilder<'a> {
         config: &GatewayConfig,
         metrics: &GatewayMetrics,
     ) -> Result<RouteTable, BuildError> {
-        let (mut routes, mut wrong) = (Vec::new(), Vec::new());
+        let (mut routes, mut wrong) = (Vec::new(), Diagnostics::default());
         let own = Arc::new(OwnHosts::new(&config.listen));
         for (index, route) in config.routes.iter().enumerate() {
             let origins = AllowedOrigins::new(route.cors.as_ref().or(config.cors.as_ref()), &own);
@@ -195,11 +193,11 @@ impl<'a> GatewayBuilder<'a> {
                     filters,
                     handler: way,
                 }),
-                Err(mistakes) => add_mistakes(&mut wrong, mistakes),
+                Err(mistakes) => wrong.extend_unique(mistakes),
             }
         }
         if !wrong.is_empty() {
-            return Err(BuildError::Config(wrong));
+            return Err(BuildError::Config(wrong.into_vec()));
         }
         let elsewhere = AllowedOrigins::new(config.cors.as_ref(), &own);
         let catalogues = ApiCatalogue::for_routes(routes.iter().map(|route| (&*route.path, &route.handler)))
@@ -224,7 +222,7 @@ impl<'a> GatewayBuilder<'a> {
         index: usize,
         pointer: &str,
         route: &RouteConfig,
-    ) -> Result<RouteHandler, Vec<ConfigMistake>> {
+    ) -> Result<RouteHandler, Vec<Diagnostic>> {
         if let (Some(config), Some(scripts)) = (&route.script, &self.scripts)
             && let Some(compiled) = self.compiled_scripts.iter().find(|compiled| compiled.route == index)
         {
@@ -237,7 +235,7 @@ impl<'a> GatewayBuilder<'a> {
             return script
                 .map(Box::new)
                 .map(RouteHandler::Script)
-                .map_err(|problems| config_mistakes(self.source, &pointer, problems));
+                .map_err(|problems| self.source.resolve(&pointer, problems));
         }
         if let (Some(config), Some(runtime)) = (&route.query, &self.runtime) {
             let query =
@@ -246,7 +244,7 @@ impl<'a> GatewayBuilder<'a> {
             return query
                 .map(Box::new)
                 .map(RouteHandler::Query)
-                .map_err(|problems| config_mistakes(self.source, &pointer, problems));
+                .map_err(|problems| self.source.resolve(&pointer, problems));
         }
         if let Some(config) = &route.aggregate
             && let Some(declared) = self.declarations.iter().find(|declared| declared.route == index)
@@ -295,14 +293,13 @@ impl<'a> GatewayBuilder<'a> {
         &self,
         pointer: &str,
         route: &RouteConfig,
-    ) -> Result<Option<Arc<filter::FilterChain>>, Vec<ConfigMistake>> {
+    ) -> Result<Option<Arc<filter::FilterChain>>, Vec<Diagnostic>> {
         let Some(filters) = self.filters.as_ref().filter(|_| !route.filters.is_empty()) else {
             return Ok(None);
         };
         let chain = filter::FilterChain::new(filters, &route.filters, self.source.folder(), &self.services);
         chain.map(|chain| Some(Arc::new(chain))).map_err(|refused| {
-            let problems = refused.into_iter().map(Into::into).collect();
-            config_mistakes(self.source, &format!("{pointer}/filters"), problems)
+            self.source.resolve(&format!("{pointer}/filters"), refused.into_iter().map(Into::into))
         })
     }
 }
@@ -378,9 +375,18 @@ fn build_listener_rules(
     previous: Option<&ListenerRulesByAddress>,
 ) -> Result<ListenerRulesByAddress, BuildError> {
     ListenerRulesByAddress::new(&config.listen, config.source.folder(), previous)
-        .map_err(|problems| BuildError::Config(config_mistakes(&config.source, "", problems)))
+        .map_err(|problems| BuildError::Config(config.source.resolve("", problems)))
 }
 
-fn lines(mistakes: &[ConfigMistake]) -> String {
-    mistakes.iter().map(ConfigMistake::to_string).collect::<Vec<_>>().join("\n")
+/// Starts an offload pool for objects that are built without a gateway.
+///
+/// # Errors
+/// If the system refuses the threads.
+fn start_offload_pool(config: &GatewayConfig) -> Result<OffloadPool, Vec<Diagnostic>> {
+    OffloadPool::start(config.runtime.offload_config())
+        .map_err(|error| vec![config.source.mistake("", BuildError::Offload(error).to_string(), None)])
+}
+
+fn lines(mistakes: &[Diagnostic]) -> String {
+    mistakes.iter().map(Diagnostic::to_string).collect::<Vec<_>>().join("\n")
 }

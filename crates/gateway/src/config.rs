@@ -1,6 +1,6 @@
 //! `orfa.yaml`: the config is one struct, composed of the sections of the other crates.
 //!
-//! There are two stages. [`read`] turns text into a [`GatewayConfig`] or into *all* its [`ConfigMistake`]s,
+//! There are two stages. [`read`] turns text into a [`GatewayConfig`] or into *all* its [`Diagnostic`]s,
 //! and touches only the files that `${file:...}` names: YAML is read into a tree with positions (`yaml.rs`),
 //! keys of old versions get their new names (`renamed_keys.rs`), and the tree is validated against the JSON
 //! Schema (`schema.rs`), checked for constraints that a schema can't express (`check.rs`), and deserialised.
@@ -18,7 +18,6 @@ mod connections;
 pub(crate) mod cors;
 pub(crate) mod host_names;
 mod listen;
-mod mistake;
 mod referenced_files;
 pub(crate) mod renamed_keys;
 pub(crate) mod rights;
@@ -41,6 +40,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use diagnostics::Diagnostic;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -54,7 +54,6 @@ pub use cors::CorsConfig;
 pub use listen::{
     CertificateConfig, ClientCertificatesConfig, EachListenerConfig, ListenConfig, ListenerConfig, TlsConfig,
 };
-pub use mistake::ConfigMistake;
 pub(crate) use referenced_files::matching_files;
 pub use referenced_files::watched_graphql_files;
 pub use rights::{RateConfig, RightsConfig, RowConfig};
@@ -290,7 +289,7 @@ impl GatewayConfig {
     ///
     /// # Errors
     /// Mistakes in the names and URLs, which come from the command line.
-    pub fn dev(services: &[(String, String)], port: u16) -> Result<Self, Vec<ConfigMistake>> {
+    pub fn dev(services: &[(String, String)], port: u16) -> Result<Self, Vec<Diagnostic>> {
         let names: Vec<&String> = services.iter().map(|(name, _)| name).collect();
         let urls = services.iter().map(|(name, url)| (name.clone(), json!({ "url": url })));
         let origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*", "https://localhost:*"];
@@ -381,18 +380,18 @@ impl Default for LogConfig {
 #[derive(Debug)]
 pub struct ConfigReadResult {
     /// The config, or all its mistakes in the order of the file.
-    pub config: Result<GatewayConfig, Vec<ConfigMistake>>,
+    pub config: Result<GatewayConfig, Vec<Diagnostic>>,
     /// The files that the config consists of, including missing ones. They are watched for changes.
     pub files: Vec<PathBuf>,
     /// The warnings, also if the config has mistakes.
-    pub warnings: Vec<ConfigMistake>,
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// Reads the config file.
 ///
 /// # Errors
 /// All its mistakes, in the order of the file.
-pub fn read(file: &Path) -> Result<GatewayConfig, Vec<ConfigMistake>> {
+pub fn read(file: &Path) -> Result<GatewayConfig, Vec<Diagnostic>> {
     read_watched(file).config
 }
 
@@ -416,7 +415,7 @@ pub fn read_watched(file: &Path) -> ConfigReadResult {
 ///
 /// # Errors
 /// All its mistakes, in the order of the file.
-pub fn read_text(text: &str, file: &Path) -> Result<GatewayConfig, Vec<ConfigMistake>> {
+pub fn read_text(text: &str, file: &Path) -> Result<GatewayConfig, Vec<Diagnostic>> {
     read_document(text, file).config
 }
 
@@ -447,16 +446,16 @@ fn read_document(text: &str, file: &Path) -> ConfigReadResult {
 fn validate_config(
     mut value: Value,
     source: &mut FieldPositions,
-    mut mistakes: Vec<ConfigMistake>,
-) -> Result<GatewayConfig, Vec<ConfigMistake>> {
+    mut mistakes: Vec<Diagnostic>,
+) -> Result<GatewayConfig, Vec<Diagnostic>> {
     // Further mistakes in a value whose `${...}` could not be resolved would only repeat the problem.
-    let unfilled: Vec<_> = mistakes.iter().map(|mistake| (mistake.line, mistake.column)).collect();
+    let unfilled: Vec<_> = mistakes.iter().map(|mistake| mistake.location.line_and_column()).collect();
     mistakes.extend(renamed_keys::apply_renames(renamed_keys::CONFIG, &mut value, source));
     let (wrong, warnings) = check::check(&value, source);
     let found =
         schema::validate(&value, source, &schema::schema_for::<GatewayConfig>()).into_iter().chain(wrong);
     warnings.into_iter().for_each(|warning| source.warn(warning));
-    mistakes.extend(found.filter(|mistake| !unfilled.contains(&(mistake.line, mistake.column))));
+    mistakes.extend(found.filter(|mistake| !unfilled.contains(&mistake.location.line_and_column())));
     companion_files::deserialise(value, source, mistakes)
 }
 
@@ -464,7 +463,7 @@ fn validate_config(
 fn deserialisation_mistake(
     error: &serde_path_to_error::Error<serde_json::Error>,
     source: &FieldPositions,
-) -> ConfigMistake {
+) -> Diagnostic {
     use serde_path_to_error::Segment;
     let pointer = error.path().iter().fold(String::new(), |pointer, segment| match segment {
         Segment::Seq { index } => format!("{pointer}/{index}"),

@@ -51,7 +51,7 @@ mod tests;
 
 pub use admin::AdminListener;
 pub use build::BuildError;
-pub use config::{ConfigMistake, GatewayConfig};
+pub use config::GatewayConfig;
 pub use gateway::Gateway;
 pub use gateway::reload::{ReloadShared, ReloadState};
 pub use server::drain::{DrainResult, ShutdownMode};

@@ -37,10 +37,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-pub use error::{CompositionError, CompositionErrorKind};
 pub use supergraph::read_supergraph;
 
-use error::CompositionErrors;
+use diagnostics::{Diagnostic, Diagnostics};
+use error::{CompositionErrorKind, ReportError};
 use merge::SchemaMerger;
 use model::SubgraphSchema;
 use relations::TypeRelations;
@@ -64,8 +64,8 @@ pub struct Supergraph {
 }
 
 /// Composes the schemas, or returns all errors that prevent it.
-pub fn compose(parts: &[ServiceSchema<'_>]) -> Result<Supergraph, Vec<CompositionError>> {
-    let mut errors = CompositionErrors::default();
+pub fn compose(parts: &[ServiceSchema<'_>]) -> Result<Supergraph, Vec<Diagnostic>> {
+    let mut errors = Diagnostics::default();
     let graphs = graph_names(parts, &mut errors);
     let texts: Vec<Option<Cow<'_, str>>> =
         parts.iter().map(|part| prepare_schema(part, &mut errors)).collect();
@@ -95,11 +95,11 @@ pub fn compose(parts: &[ServiceSchema<'_>]) -> Result<Supergraph, Vec<Compositio
     Ok(Supergraph { sdl: print::print_supergraph(&schemas, &types), services })
 }
 
-fn prepare_schema<'p>(part: &ServiceSchema<'p>, errors: &mut CompositionErrors) -> Option<Cow<'p, str>> {
+fn prepare_schema<'p>(part: &ServiceSchema<'p>, errors: &mut Diagnostics) -> Option<Cow<'p, str>> {
     let prepared = sdl_text::normalize_sdl(part.sdl);
     if prepared.is_err() {
         let message = format!("The brackets in the schema of \"{}\" are nested too deeply.", part.name);
-        errors.add(
+        errors.report(
             CompositionErrorKind::InvalidGraphql,
             &[part.name],
             "",
@@ -111,12 +111,12 @@ fn prepare_schema<'p>(part: &ServiceSchema<'p>, errors: &mut CompositionErrors) 
 }
 
 /// The distinct enum values that represent the services in the supergraph.
-fn graph_names(parts: &[ServiceSchema<'_>], errors: &mut CompositionErrors) -> Vec<String> {
+fn graph_names(parts: &[ServiceSchema<'_>], errors: &mut Diagnostics) -> Vec<String> {
     let mut names: Vec<&str> = parts.iter().map(|part| &**part.name).collect();
     names.sort_unstable();
     for pair in names.windows(2).filter(|pair| pair[0] == pair[1]) {
         let message = format!("Two services are called \"{}\".", pair[0]);
-        errors.add(CompositionErrorKind::InvalidSubgraphName, &[], "", message, "rename one of them");
+        errors.report(CompositionErrorKind::InvalidSubgraphName, &[], "", message, "rename one of them");
     }
     let mut taken: HashMap<String, usize> = HashMap::new();
     let mut graph = |part: &ServiceSchema<'_>| {

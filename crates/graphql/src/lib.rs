@@ -26,9 +26,7 @@ mod schema;
 mod serve;
 mod subgraph;
 
-pub use compose::{
-    CompositionError, CompositionErrorKind, ServiceSchema, Supergraph, compose, read_supergraph,
-};
+pub use compose::{ServiceSchema, Supergraph, compose, read_supergraph};
 pub use config::{
     CoalesceConfig, DocumentsConfig, DocumentsOptions, GraphqlConfig, GraphqlLimits, IntrospectionAccess,
     IntrospectionCallers,
@@ -39,7 +37,7 @@ pub use plan::explain::{ExplainedStep, PlanExplanation};
 pub use route::remote_schemas::RemoteSchemas;
 pub use route::schema_inputs::{RemoteService, RemoteServices, ServiceDocuments};
 pub use route::{GraphqlRoute, GraphqlRouteContext, SchemaUnavailable};
-pub use schema::mistake::{SchemaMistake, SchemaMistakeLocation, SchemaWarning};
+
 pub use schema::{FieldChange, LinkDeclaration, SchemaDeclarations, TypeChange};
 pub use serve::DocumentFile;
 pub use subgraph::{

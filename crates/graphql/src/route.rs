@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
+use diagnostics::Diagnostic;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -28,7 +29,7 @@ use crate::execute::ExecutionResponse;
 use crate::fetch::call_context::{RouteServices, SourceLimits};
 use crate::plan::explain::PlanExplanation;
 use crate::schema::SchemaDeclarations;
-use crate::schema::mistake::{SchemaMistake, SchemaWarning};
+
 use crate::serve::{DocumentFile, METHODS, PersistedDocuments, StoredDocuments};
 use remote_schemas::{IntrospectedService, RemoteSchemas};
 use schema_inputs::{ReadySchema, RemoteServices, SchemaInputs, ServiceDocuments, TypesOrigin};
@@ -104,7 +105,7 @@ impl GraphqlRoute {
     ///
     /// # Errors
     /// See `docs/errors.md`, "Of GraphQL".
-    pub fn new(config: &GraphqlConfig, ground: GraphqlRouteContext<'_>) -> Result<Self, Vec<SchemaMistake>> {
+    pub fn new(config: &GraphqlConfig, ground: GraphqlRouteContext<'_>) -> Result<Self, Vec<Diagnostic>> {
         let GraphqlRouteContext {
             services,
             documents,
@@ -172,7 +173,7 @@ impl GraphqlRoute {
 
     /// Returns warnings for the parts of the services' documents that could not be mapped.
     #[must_use]
-    pub fn warnings(&self) -> Vec<SchemaWarning> {
+    pub fn warnings(&self) -> Vec<Diagnostic> {
         self.0.ready_schema.load().as_ref().map(|ready| ready.warnings.clone()).unwrap_or_default()
     }
 
@@ -256,7 +257,7 @@ impl GraphqlRoute {
 #[derive(Debug)]
 pub enum SchemaUnavailable {
     /// The mistakes in its inputs.
-    Mistakes(Vec<SchemaMistake>),
+    Mistakes(Vec<Diagnostic>),
     /// The name of a service that did not return its schema, and the reason.
     Service(String, String),
 }
@@ -290,7 +291,7 @@ impl GraphqlRouteInner {
             Ok(Some(ready)) => self.ready_schema.store(Some(Arc::new(ready))),
             Ok(None) => {}
             Err(mistakes) => {
-                return Err(mistakes.iter().map(SchemaMistake::to_string).collect::<Vec<_>>().join("; "));
+                return Err(mistakes.iter().map(|it| format!("{it:#}")).collect::<Vec<_>>().join("; "));
             }
         }
         Ok(())

@@ -3,14 +3,14 @@
 //! The steps for each service, a file each: `rest.rs` or `remote.rs` (converts its document to a
 //! [`model::ServiceModel`]) → `name_conflicts.rs` (resolves conflicts of names between services) →
 //! `change.rs` (applies the operator's names, descriptions and hidden elements) → `link.rs` (turns links into
-//! fields) → `subgraph_writer.rs` (writes the schema's text and its bindings). `mistake.rs`
-//! defines the mistakes and warnings that they report.
+//! fields) → `subgraph_writer.rs` (writes the schema's text and its bindings). `diagnostic.rs`
+//! has the kinds of the errors and warnings that they report.
 
 mod change;
 mod declaration;
+pub(crate) mod diagnostic;
 mod graphql_names;
 mod link;
-pub(crate) mod mistake;
 mod model;
 mod name_conflicts;
 mod remote;
@@ -25,7 +25,8 @@ mod tests;
 use std::sync::Arc;
 
 use crate::subgraph::Subgraph;
-use mistake::{SchemaMistake, SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning};
+use diagnostic::{SchemaErrorKind, document_warning};
+use diagnostics::{Diagnostic, Diagnostics, SourceDocument};
 
 pub use declaration::{FieldChange, LinkDeclaration, SchemaDeclarations, TypeChange};
 
@@ -62,8 +63,8 @@ pub(crate) enum SchemaDescription<'a> {
 pub(crate) fn build_subgraphs(
     sources: &[SchemaSource<'_>],
     links: &SchemaDeclarations,
-) -> Result<(Vec<Subgraph>, Vec<SchemaWarning>), Vec<SchemaMistake>> {
-    let (mut models, mut findings, mut mistakes) = (Vec::new(), Vec::new(), SchemaMistakes::default());
+) -> Result<(Vec<Subgraph>, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let (mut models, mut findings, mut mistakes) = (Vec::new(), Vec::new(), Diagnostics::default());
     for SchemaSource { name, description: says } in sources {
         let read = match says {
             SchemaDescription::OpenApi(document) => Ok(rest::build_model(name, document)),
@@ -77,9 +78,9 @@ pub(crate) fn build_subgraphs(
                 findings.extend(found);
             }
             Err(why) => {
-                let at = SchemaMistakeLocation::Service(Arc::clone(name), "/graphql/schema".to_owned());
+                let at = SourceDocument::Service(Arc::clone(name)).at("/graphql/schema");
                 let hint = "give its schema as SDL, or as the JSON that introspection answers";
-                mistakes.add(SchemaMistakeKind::Schema, at, format!("the schema can't be read: {why}"), hint);
+                mistakes.add(SchemaErrorKind::Schema, at, format!("the schema can't be read: {why}"), hint);
             }
         }
     }
@@ -98,12 +99,12 @@ pub(crate) fn build_subgraphs(
     for (number, model) in models.iter().enumerate() {
         match subgraph_writer::write_subgraph(&models, number) {
             Some(subgraph) => subgraphs.push(subgraph),
-            None => findings.push(SchemaWarning {
-                service: Arc::clone(&model.service),
-                location: String::new(),
-                message: "it has no operations for the schema: it is left out".to_owned(),
-                hint: "check its document, or remove it from the route's `services`".to_owned(),
-            }),
+            None => findings.push(document_warning(
+                &model.service,
+                "",
+                "it has no operations for the schema: it is left out",
+                "check its document, or remove it from the route's `services`",
+            )),
         }
     }
     Ok((subgraphs, findings))

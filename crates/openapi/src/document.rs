@@ -5,10 +5,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use diagnostics::Diagnostic;
 use serde_json::Value;
 
 use crate::operation::{self, OpenApiOperation};
-use crate::reader::{DocumentReader, DocumentWarning};
+use crate::reader::DocumentReader;
 use crate::schema::OpenApiSchema;
 use crate::schema_reader::{self, ReadSchemas};
 use crate::{swagger, yaml};
@@ -27,8 +28,8 @@ pub struct OpenApiDocument {
     pub schemas: Vec<(String, OpenApiSchema)>,
     /// The descriptions of the named schemas, by name, if they have any.
     pub descriptions: HashMap<String, String>,
-    /// The problems in the document.
-    pub warnings: Vec<DocumentWarning>,
+    /// The problems in the document, located by JSON Pointers into its shape as OpenAPI 3.
+    pub warnings: Vec<Diagnostic>,
     /// The path of the first server, which precedes every path.
     base: String,
     /// The prefix that was added to every path; see [`OpenApiDocument::relative_to`].

@@ -8,8 +8,8 @@
 //! schema) and `reader.rs`, which follows `$ref`.
 //!
 //! Real documents contain errors. A part that can't be interpreted becomes [`OpenApiSchema::Unknown`] and a
-//! [`DocumentWarning`], and the rest of the document is used. Only a text that is not an OpenAPI document at
-//! all is [`DocumentError`].
+//! warning, and the rest of the document is used. Only a text that is not an OpenAPI document at all is
+//! [`DocumentError`].
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -30,6 +30,5 @@ mod tests;
 pub use document::{DocumentError, OpenApiDocument};
 pub use links::{LinkTarget, ResponseLink};
 pub use operation::{BodyContent, OpenApiOperation, OperationParameter, ParameterLocation};
-pub use reader::DocumentWarning;
 pub use schema::{DiscriminatedUnion, MemberAccess, MemberSchema, ObjectSchema, OpenApiSchema};
 pub use typescript::{CallableService, generate_types};

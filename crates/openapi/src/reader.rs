@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use diagnostics::Diagnostic;
 use serde_json::{Map, Value};
 
 use crate::names::{self, UsedNames};
@@ -16,15 +17,6 @@ pub(crate) const SCHEMAS: &str = "/components/schemas";
 /// The longest chain of references that is followed.
 const MAX_HOPS: usize = 16;
 
-/// A problem in a document. The part was read as [`OpenApiSchema::Unknown`], or left out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DocumentWarning {
-    /// The location, as a JSON Pointer into the document in the shape of OpenAPI 3.
-    pub pointer: String,
-    /// The problem, and how it was resolved.
-    pub message: String,
-}
-
 /// A document that is being read.
 pub(crate) struct DocumentReader<'a> {
     root: &'a Value,
@@ -33,7 +25,7 @@ pub(crate) struct DocumentReader<'a> {
     names_by_pointer: HashMap<String, String>,
     /// The named schemas that are still to be read.
     pending_schemas: VecDeque<(String, String)>,
-    warnings: Vec<DocumentWarning>,
+    warnings: Vec<Diagnostic>,
 }
 
 impl<'a> DocumentReader<'a> {
@@ -57,9 +49,10 @@ impl<'a> DocumentReader<'a> {
         self.root
     }
 
-    /// Records a problem.
+    /// Records a problem, and how it was resolved: the part was read as [`OpenApiSchema::Unknown`], or left
+    /// out. The pointer is into the document in the shape of OpenAPI 3.
     pub(crate) fn add_warning(&mut self, pointer: &str, message: impl Into<String>) {
-        self.warnings.push(DocumentWarning { pointer: pointer.to_owned(), message: message.into() });
+        self.warnings.push(Diagnostic::new(pointer, message, "").as_warning());
     }
 
     /// Records a problem with a schema, and returns the schema that is used instead.
@@ -129,7 +122,7 @@ impl<'a> DocumentReader<'a> {
     }
 
     /// Returns the problems found.
-    pub(crate) fn into_warnings(self) -> Vec<DocumentWarning> {
+    pub(crate) fn into_warnings(self) -> Vec<Diagnostic> {
         self.warnings
     }
 

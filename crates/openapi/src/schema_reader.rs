@@ -2,16 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
+use diagnostics::Diagnostic;
 use serde_json::{Map, Value};
 
-use crate::reader::{DocumentReader, DocumentWarning, SCHEMAS, member_pointer};
+use crate::reader::{DocumentReader, SCHEMAS, member_pointer};
 use crate::schema::{self, DiscriminatedUnion, MemberAccess, MemberSchema, ObjectSchema, OpenApiSchema};
 
 /// The schemas that were read, and the problems found.
 pub(crate) struct ReadSchemas {
     pub(crate) schemas: Vec<(String, OpenApiSchema)>,
     pub(crate) descriptions: HashMap<String, String>,
-    pub(crate) warnings: Vec<DocumentWarning>,
+    pub(crate) warnings: Vec<Diagnostic>,
 }
 
 /// Reads all the schemas that are referred to, and returns them with the problems found.

@@ -28,7 +28,11 @@ fn response_schema(document: &OpenApiDocument) -> &OpenApiSchema {
 }
 
 fn warning_messages(document: &OpenApiDocument) -> Vec<String> {
-    document.warnings.iter().map(|finding| format!("{}: {}", finding.pointer, finding.message)).collect()
+    document
+        .warnings
+        .iter()
+        .map(|finding| format!("{}: {}", finding.location.pointer(), finding.message))
+        .collect()
 }
 
 #[test]

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use diagnostics::Diagnostic;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderMap, Request, Response};
 use offload::{JobContext, JobRequest, QuotaKey};
 use services::{
-    CallerId, ConfigProblem, DecoderPool, FaultParty, RequestCall, RequestReport, ServiceSet,
-    StreamedServiceBody, ToProblem, UnfinishedResponse, UpstreamCallRecord, timeout_at,
+    CallerId, DecoderPool, FaultParty, RequestCall, RequestReport, ServiceSet, StreamedServiceBody,
+    ToProblem, UnfinishedResponse, UpstreamCallRecord, timeout_at,
 };
 
 use crate::config::{AllowedPrograms, CacheMode, CallerLimits, QueryConfig};
@@ -98,7 +99,7 @@ impl QueryRoute {
     ///
     /// # Errors
     /// Unknown services, invalid methods, a memory limit above the pool's, invalid stored programs.
-    pub fn new(config: &QueryConfig, ground: &QueryRouteContext<'_>) -> Result<Self, Vec<ConfigProblem>> {
+    pub fn new(config: &QueryConfig, ground: &QueryRouteContext<'_>) -> Result<Self, Vec<Diagnostic>> {
         let QueryRouteContext { path, services, documents, runtime, trusted, blocked, .. } = *ground;
         let mut problems = Vec::new();
         let access = CallPermissions::from_config(config, services, &mut problems);
@@ -116,11 +117,7 @@ impl QueryRoute {
         }
         let stored = StoredPrograms::new(&config.stored, ground, config.limits.program_bytes.0);
         let stored = stored.map_err(|wrong| {
-            let place = |problem: ConfigProblem| ConfigProblem {
-                pointer: format!("/stored{}", problem.pointer),
-                ..problem
-            };
-            problems.extend(wrong.into_iter().map(place));
+            problems.extend(wrong.into_iter().map(|problem| problem.below("/stored")));
         });
         let (Ok(stored), true) = (stored, problems.is_empty()) else { return Err(problems) };
         let by_key = trusted
@@ -478,8 +475,8 @@ fn finish_response(
     Ok(build_response(ended.answer, timing, vary))
 }
 
-fn config_problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
-    ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
+fn config_problem(pointer: &str, message: String, hint: &str) -> Diagnostic {
+    Diagnostic::new(pointer, message, hint)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use admission::Admission as _;
+use diagnostics::Diagnostic;
 use futures_util::future::BoxFuture;
 use http::header::HeaderName;
 use http::{HeaderValue, Method, Request, Response};
@@ -18,8 +19,8 @@ use script::{HeaderReads, ScriptProgram};
 use services::body::{ReadBodyError, read_limited};
 use services::caching::add_vary;
 use services::{
-    BodyDeadlineExceeded, CallError, ConfigProblem, GatewayOverloaded, PermittedHosts, RequestCall,
-    RequestReport, ServiceSet, StreamedServiceBody, ToProblem, timeout_at,
+    BodyDeadlineExceeded, CallError, GatewayOverloaded, PermittedHosts, RequestCall, RequestReport,
+    ServiceSet, StreamedServiceBody, ToProblem, timeout_at,
 };
 
 use crate::config::ScriptOptions;
@@ -91,7 +92,7 @@ impl ScriptRoute {
         text: String,
         options: ScriptOptions,
         ground: &ScriptRouteContext<'_>,
-    ) -> Result<Self, Vec<ConfigProblem>> {
+    ) -> Result<Self, Vec<Diagnostic>> {
         let file = ground.folder.join(&options.file);
         let mut problems = Vec::new();
         let service = select_service(&program, options.service.as_deref()).map_err(|message| {
@@ -427,6 +428,6 @@ fn select_service(program: &ScriptProgram, name: Option<&str>) -> Result<usize, 
     }
 }
 
-fn config_problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
-    ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
+fn config_problem(pointer: &str, message: String, hint: &str) -> Diagnostic {
+    Diagnostic::new(pointer, message, hint)
 }

@@ -3,9 +3,9 @@
 //! of variables (`sharing`), uses of values (`reads`), resource calls and asynchronous functions (`calls`),
 //! and accesses to state (`cells`).
 
+use diagnostics::{Diagnostic, DiagnosticSeverity};
 use oxc_semantic::NodeId;
 
-use crate::diagnostic::{DiagnosticSeverity, ScriptDiagnostic};
 use crate::parse::{ParsedScript, SyntaxTree};
 use crate::syntax::ConstructKind;
 use calls::WaitSites;
@@ -65,7 +65,7 @@ impl<'p, 'a> ScriptAnalysis<'p, 'a> {
         parsed: &'p ParsedScript<'a>,
         tree: &'p SyntaxTree<'a>,
         strict: bool,
-        found: &mut Vec<ScriptDiagnostic>,
+        found: &mut Vec<Diagnostic>,
     ) -> Self {
         let code = CodeText::new(parsed, tree);
         let names = ScriptSymbols::from_code(&code);
@@ -93,7 +93,7 @@ impl<'p, 'a> ScriptAnalysis<'p, 'a> {
         analysis
     }
 
-    fn check(&self, strict: bool, found: &mut Vec<ScriptDiagnostic>) -> Vec<ParPlan> {
+    fn check(&self, strict: bool, found: &mut Vec<Diagnostic>) -> Vec<ParPlan> {
         cells::check_paths(self, strict, found);
         commit::check(self, found);
         capture::check(self, found);
@@ -112,6 +112,6 @@ impl<'p, 'a> ScriptAnalysis<'p, 'a> {
 }
 
 /// Whether any diagnostic is an error.
-pub(crate) fn has_errors(found: &[ScriptDiagnostic]) -> bool {
+pub(crate) fn has_errors(found: &[Diagnostic]) -> bool {
     found.iter().any(|it| it.severity == DiagnosticSeverity::Error)
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use diagnostics::{Diagnostic, LineStarts};
 use oxc_allocator::Allocator;
 use oxc_semantic::NodeId;
 
 use crate::analyse::{self, ScriptAnalysis, cells, inline_plan, query};
-use crate::diagnostic::{self, ScriptDiagnostic};
+use crate::diagnostic::{self};
 use crate::emit::{self, EmittedCode};
-use crate::line::LineStarts;
 use crate::parse::{self, parser_thread};
 use crate::program::{
     CaptureKind, CapturedVariable, CellScope, CommitPoint, NumberedSite, ResourceHandler, ResourcePath,
@@ -29,11 +29,7 @@ pub struct CompileOptions {
 /// # Errors
 ///
 /// Returns all diagnostics, warnings included, if there is at least one error.
-pub fn compile(
-    source: &str,
-    name: &str,
-    options: &CompileOptions,
-) -> Result<ScriptProgram, Vec<ScriptDiagnostic>> {
+pub fn compile(source: &str, name: &str, options: &CompileOptions) -> Result<ScriptProgram, Vec<Diagnostic>> {
     parser_thread::with_parser_thread(source, |source| compile_on_thread(source, name, *options))
         .unwrap_or_else(|| Err(vec![parser_thread::too_large_diagnostic()]))
 }
@@ -42,7 +38,7 @@ fn compile_on_thread(
     source: &str,
     name: &str,
     options: CompileOptions,
-) -> Result<ScriptProgram, Vec<ScriptDiagnostic>> {
+) -> Result<ScriptProgram, Vec<Diagnostic>> {
     let allocator = Allocator::default();
     let parsed = parse::parse(&allocator, source);
     let mut found = parsed.diagnostics.clone();

@@ -1,97 +1,158 @@
-//! Compiler diagnostics: the mistake, its place in the text, and how to correct it.
+//! Diagnostic codes, and the language rules that they enforce.
 //!
 //! A run reports every diagnostic that it finds, in source order. Every error has a label, which describes
-//! the code at that place, and a help text, which describes the correction. Codes are stable and documented
-//! in docs/errors.md. Where a code enforces a rule of the language, it has the rule's number.
+//! the code at its location, and a hint, which describes the correction. Codes are stable and documented in
+//! docs/errors.md. Where a code enforces a rule of the language, it has the rule's number.
 
-use std::ops::Range;
+use diagnostics::{Diagnostic, DiagnosticKind};
 
-pub use code::DiagnosticCode;
-
-mod code;
-mod render;
-
-/// The severity of a diagnostic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DiagnosticSeverity {
-    /// The text does not compile.
-    Error,
-    /// The text compiles, but may not behave as its author intends.
-    Warning,
-    /// Additional information.
-    Note,
+/// The subject of a diagnostic. `docs/errors.md` describes when each code is reported; rule numbers are those
+/// of the S language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum DiagnosticCode {
+    TooLarge,
+    MissingBrace,
+    Bracket,
+    Unterminated,
+    Syntax,
+    ServiceName,
+    ServicePlace,
+    ServiceBody,
+    ServiceTwice,
+    ResPath,
+    ResParentheses,
+    ResBody,
+    ResPlace,
+    OnMethod,
+    OnBody,
+    OnPlace,
+    HandlerTwice,
+    StateName,
+    StatePlace,
+    RespondValue,
+    RespondPlace,
+    ParBody,
+    ParPlace,
+    PforHead,
+    PforPlace,
+    ReturnPlace,
+    StatePaths,
+    GetWrites,
+    GetState,
+    GetDeclares,
+    GetUnsafe,
+    DeclareEarly,
+    StateFunction,
+    InitialCalls,
+    InitialState,
+    Captured,
+    CapturedUse,
+    Hoisted,
+    RespondMissing,
+    RespondTwice,
+    QueryText,
+    Placeholders,
+    Url,
+    ResourceValue,
+    CallPlace,
+    FunctionValue,
+    PforDependence,
+    PforLeaves,
+    TopLevel,
+    SharedVariable,
+    StateUse,
+    ReservedName,
+    Module,
 }
 
-/// A source range with a description.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DiagnosticLabel {
-    /// The range, in bytes of the S text.
-    pub span: Range<usize>,
-    /// A description of the code at this range.
-    pub text: String,
-}
-
-/// A message of the compiler.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use]
-pub struct ScriptDiagnostic {
-    /// The severity.
-    pub severity: DiagnosticSeverity,
-    /// The machine-readable code, which also implies the number of the rule.
-    pub code: DiagnosticCode,
-    /// The mistake, as one sentence without a full stop.
-    pub message: String,
-    /// The main place.
-    pub primary: DiagnosticLabel,
-    /// Related places.
-    pub secondary_labels: Vec<DiagnosticLabel>,
-    /// The correction.
-    pub help: String,
-}
-
-impl ScriptDiagnostic {
-    /// Creates an error. The label describes the code at `span`, the help describes the correction.
-    pub fn error(
-        code: DiagnosticCode,
-        span: Range<usize>,
-        message: impl Into<String>,
-        label: impl Into<String>,
-        help: impl Into<String>,
-    ) -> Self {
-        let primary = DiagnosticLabel { span, text: label.into() };
-        let (message, help) = (message.into(), help.into());
-        Self {
-            severity: DiagnosticSeverity::Error,
-            code,
-            message,
-            primary,
-            secondary_labels: Vec::new(),
-            help,
+impl DiagnosticKind for DiagnosticCode {
+    fn code(self) -> &'static str {
+        match self {
+            Self::TooLarge => "s-too-large",
+            Self::MissingBrace => "s-missing-brace",
+            Self::Bracket => "s-bracket",
+            Self::Unterminated => "s-unterminated",
+            Self::Syntax => "s-syntax",
+            Self::ServiceName => "s-service-name",
+            Self::ServicePlace => "s-service-place",
+            Self::ServiceBody => "s-service-body",
+            Self::ServiceTwice => "s-service-twice",
+            Self::ResPath => "s-res-path",
+            Self::ResParentheses => "s-res-parentheses",
+            Self::ResBody => "s-res-body",
+            Self::ResPlace => "s-res-place",
+            Self::OnMethod => "s-on-method",
+            Self::OnBody => "s-on-body",
+            Self::OnPlace => "s-on-place",
+            Self::HandlerTwice => "s-handler-twice",
+            Self::StateName => "s-state-name",
+            Self::StatePlace => "s-state-place",
+            Self::RespondValue => "s-respond-value",
+            Self::RespondPlace => "s-respond-place",
+            Self::ParBody => "s-par-body",
+            Self::ParPlace => "s-par-place",
+            Self::PforHead => "s-pfor-head",
+            Self::PforPlace => "s-pfor-place",
+            Self::ReturnPlace => "s-return-place",
+            Self::StatePaths => "s-state-paths",
+            Self::GetWrites => "s-get-writes",
+            Self::GetState => "s-get-state",
+            Self::GetDeclares => "s-get-declares",
+            Self::GetUnsafe => "s-get-unsafe",
+            Self::DeclareEarly => "s-declare-early",
+            Self::StateFunction => "s-state-function",
+            Self::InitialCalls => "s-initial-calls",
+            Self::InitialState => "s-initial-state",
+            Self::Captured => "s-captured",
+            Self::CapturedUse => "s-captured-use",
+            Self::Hoisted => "s-hoisted",
+            Self::RespondMissing => "s-respond-missing",
+            Self::RespondTwice => "s-respond-twice",
+            Self::QueryText => "s-query-text",
+            Self::Placeholders => "s-placeholders",
+            Self::Url => "s-url",
+            Self::ResourceValue => "s-resource-value",
+            Self::CallPlace => "s-call-place",
+            Self::FunctionValue => "s-function-value",
+            Self::PforDependence => "s-pfor-dependence",
+            Self::PforLeaves => "s-pfor-leaves",
+            Self::TopLevel => "s-top-level",
+            Self::SharedVariable => "s-shared-variable",
+            Self::StateUse => "s-state-use",
+            Self::ReservedName => "s-reserved-name",
+            Self::Module => "s-module",
         }
     }
 
-    /// Lowers the severity to a warning.
-    pub fn as_warning(self) -> Self {
-        Self { severity: DiagnosticSeverity::Warning, ..self }
-    }
-
-    /// Lowers the severity to a note.
-    pub fn as_note(self) -> Self {
-        Self { severity: DiagnosticSeverity::Note, ..self }
-    }
-
-    /// Adds a related place.
-    pub fn with_label(mut self, span: Range<usize>, text: impl Into<String>) -> Self {
-        self.secondary_labels.push(DiagnosticLabel { span, text: text.into() });
-        self
+    fn rule(self) -> Option<u8> {
+        match self {
+            Self::StatePlace => Some(1),
+            Self::HandlerTwice => Some(2),
+            Self::RespondValue | Self::RespondPlace => Some(13),
+            Self::ParBody | Self::ParPlace => Some(18),
+            Self::PforHead | Self::PforPlace => Some(19),
+            Self::OnMethod | Self::ResPath => Some(22),
+            Self::StatePaths => Some(1),
+            Self::GetWrites | Self::GetState | Self::GetDeclares | Self::GetUnsafe => Some(3),
+            Self::DeclareEarly => Some(6),
+            Self::StateFunction | Self::InitialCalls | Self::InitialState => Some(8),
+            Self::Captured | Self::CapturedUse => Some(9),
+            Self::Hoisted => Some(11),
+            Self::RespondMissing => Some(12),
+            Self::RespondTwice => Some(13),
+            Self::QueryText => Some(14),
+            Self::Placeholders | Self::Url => Some(15),
+            Self::ResourceValue | Self::CallPlace | Self::FunctionValue => Some(17),
+            Self::PforDependence | Self::PforLeaves => Some(19),
+            Self::TopLevel | Self::SharedVariable | Self::StateUse => Some(21),
+            _ => None,
+        }
     }
 }
 
 /// Sorts diagnostics by source order and removes duplicates.
-pub(crate) fn sort_diagnostics(found: &mut Vec<ScriptDiagnostic>) {
-    found.sort_by(|a, b| {
-        let key = |it: &ScriptDiagnostic| (it.primary.span.start, it.primary.span.end, it.severity);
-        key(a).cmp(&key(b))
-    });
+pub(crate) fn sort_diagnostics(found: &mut Vec<Diagnostic>) {
+    let key = |it: &Diagnostic| (it.location.span().start, it.location.span().end, it.severity);
+    found.sort_by_key(key);
     found.dedup();
 }

@@ -3,11 +3,11 @@
 //! Random programs are derived from input bytes, so they share inputs with the arbitrary texts and shrink
 //! like them.
 
+use diagnostics::DiagnosticSeverity;
 use oxc_allocator::Allocator;
 use oxc_parser::{Parser, config::TokensParserConfig};
 use oxc_span::SourceType;
 
-use crate::diagnostic::DiagnosticSeverity;
 use crate::outline;
 use crate::parse::{self, lex, prepass};
 
@@ -104,11 +104,11 @@ fn assert_parse_invariants(source: &str) {
         "there must be a tree if and only if there is no error: {source:?}"
     );
     for it in &parsed.diagnostics {
-        assert!(!it.message.is_empty() && !it.primary.text.is_empty() && !it.help.is_empty(), "{it:?}");
-        for label in it.secondary_labels.iter().chain([&it.primary]) {
-            assert!(source.get(label.span.clone()).is_some(), "a label is outside of the text: {it:?}");
+        assert!(!it.message.is_empty() && !it.label.is_empty() && it.hint.is_some(), "{it:?}");
+        for location in it.labels.iter().map(|label| &label.location).chain([&it.location]) {
+            assert!(source.get(location.span()).is_some(), "a label is outside of the text: {it:?}");
         }
-        assert!(it.render("a.sjs", source).contains(it.code.as_str()));
+        assert!(it.render("a.sjs", source).contains(it.code.unwrap()));
     }
     for construct in &parsed.syntax.constructs {
         assert!(source.get(construct.span.clone()).is_some_and(|text| !text.is_empty()), "{construct:?}");
@@ -198,5 +198,5 @@ fn parses_deeply_nested_texts() {
 fn rejects_texts_over_the_maximum_length() {
     let (constructs, said) = outline(&" ".repeat((1 << 20) + 1));
     assert!(constructs.is_empty());
-    assert_eq!(said.iter().map(|it| it.code.as_str()).collect::<Vec<_>>(), ["s-too-large"]);
+    assert_eq!(said.iter().map(|it| it.code.unwrap()).collect::<Vec<_>>(), ["s-too-large"]);
 }

@@ -2,16 +2,15 @@
 //!
 //! The compiler is pure: text in, text out. The numbered rules of the language are in docs/s-language.md.
 //!
-//! The modules, from low to high: `line` (positions) and `method`; `diagnostic`, the errors in terms of the
-//! text; `program`, the result as pure data; `syntax`, the constructs that S adds to JavaScript; `parse`,
-//! which reads a text to its tree; `analyse`, the rules; `emit`, the JavaScript for the workers; and
-//! `compile`, which runs them all.
+//! The modules, from low to high: `method`; `diagnostic`, the codes of errors; `program`, the result as pure
+//! data; `syntax`, the constructs that S adds to JavaScript; `parse`, which reads a text to its tree;
+//! `analyse`, the rules; `emit`, the JavaScript for the workers; and `compile`, which runs them all.
 
+use diagnostics::{Diagnostic, LineStarts};
 use oxc_allocator::Allocator;
 
 pub use compile::{CompileOptions, compile};
-pub use diagnostic::{DiagnosticCode, DiagnosticLabel, DiagnosticSeverity, ScriptDiagnostic};
-pub use line::{LineStarts, TextPosition};
+pub use diagnostics::TextPosition;
 pub use method::HandlerMethod;
 pub use parse::module_specifiers;
 pub use program::inline_plan::{self, InlinePlan};
@@ -29,7 +28,6 @@ mod diagnostic;
 mod emit;
 #[cfg(test)]
 mod fuzz;
-mod line;
 mod method;
 mod parse;
 pub mod program;
@@ -37,7 +35,7 @@ mod syntax;
 
 /// Returns the constructs of a text, in source order, and all of its syntax errors.
 #[must_use]
-pub fn outline(source: &str) -> (Vec<OutlinedConstruct>, Vec<ScriptDiagnostic>) {
+pub fn outline(source: &str) -> (Vec<OutlinedConstruct>, Vec<Diagnostic>) {
     parse::parser_thread::with_parser_thread(source, |source| {
         let allocator = Allocator::default();
         let parsed = parse::parse(&allocator, source);

@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use diagnostics::{Diagnostic, DiagnosticSeverity};
 use oxc_allocator::Allocator;
 use oxc_ast::ast::Program;
 use oxc_diagnostics::OxcDiagnostic;
@@ -16,7 +17,7 @@ use oxc_parser::Parser;
 use oxc_semantic::{Semantic, SemanticBuilder};
 use oxc_span::SourceType;
 
-use crate::diagnostic::{self, DiagnosticSeverity, ScriptDiagnostic};
+use crate::diagnostic::{self};
 use crate::syntax::SyntaxConstructs;
 use prepass::{EncodedText, OffsetMap};
 
@@ -42,7 +43,7 @@ pub(crate) struct ParsedScript<'a> {
     pub(crate) map: OffsetMap,
     pub(crate) syntax: SyntaxConstructs,
     /// All diagnostics, in source order.
-    pub(crate) diagnostics: Vec<ScriptDiagnostic>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
     /// The tree. `None` if there is an error.
     pub(crate) tree: Option<SyntaxTree<'a>>,
 }

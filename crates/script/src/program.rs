@@ -3,10 +3,9 @@
 //! Indices refer to the vectors of the same [`ScriptService`]. The numbers of handlers are used in the
 //! worker's frames.
 
+use diagnostics::{Diagnostic, TextPosition};
 use serde::Serialize;
 
-use crate::diagnostic::ScriptDiagnostic;
-use crate::line::TextPosition;
 use crate::method::HandlerMethod;
 use inline_plan::InlinePlan;
 use source_map::SourceMap;
@@ -30,7 +29,7 @@ pub struct ScriptProgram {
     pub services: Vec<ScriptService>,
     /// Warnings and notes.
     #[serde(skip)]
-    pub warnings: Vec<ScriptDiagnostic>,
+    pub warnings: Vec<Diagnostic>,
     /// The dependence graph of each `par`.
     pub graphs: Vec<DependenceGraph>,
     /// The numbered sites: each resource call, `respond`, nested `res` and declaration of state. The emitted

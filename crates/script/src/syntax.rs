@@ -5,10 +5,10 @@
 
 use std::ops::Range;
 
+use diagnostics::{LineStarts, TextPosition};
 use oxc_syntax::scope::ScopeId;
 use oxc_syntax::symbol::SymbolId;
 
-use crate::line::{LineStarts, TextPosition};
 use crate::method::HandlerMethod;
 
 pub(crate) mod status;

@@ -2,10 +2,11 @@
 //! to the file.
 #![allow(missing_docs)]
 
+use diagnostics::LineStarts;
 use oxc_allocator::Allocator;
 use oxc_parser::Parser;
 use oxc_span::SourceType;
-use script::{CommitPoint, CompileOptions, ConcurrencyClass, LineStarts, ScriptProgram, compile};
+use script::{CommitPoint, CompileOptions, ConcurrencyClass, ScriptProgram, compile};
 
 const LISTINGS: [(&str, &str); 6] = [
     ("1", include_str!("listings/1.sjs")),

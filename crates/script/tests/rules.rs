@@ -1,9 +1,8 @@
 //! Diagnostics of texts that violate a rule: codes, places and corrections.
 #![allow(missing_docs)]
 
-use script::{
-    CommitPoint, CompileOptions, ConcurrencyClass, DiagnosticSeverity, HeaderReads, ScriptProgram, compile,
-};
+use diagnostics::DiagnosticSeverity;
+use script::{CommitPoint, CompileOptions, ConcurrencyClass, HeaderReads, ScriptProgram, compile};
 
 fn render_with_strictness(source: &str, strict_paths: bool) -> String {
     let found = match compile(source, "test.sjs", &CompileOptions { strict_paths }) {
@@ -334,7 +333,7 @@ fn rule_11_hoists_nested_resources_without_captures() {
         program.services[0].resources.iter().map(|it| (it.key.as_str(), it.parent)).collect();
     assert_eq!(parents, [("/a", None), ("/b", None), ("/a POST > /c", Some(0))]);
     let [note] = program.warnings.as_slice() else { panic!("{:?}", program.warnings) };
-    assert_eq!((note.severity, note.code.as_str()), (DiagnosticSeverity::Note, "s-hoisted"));
+    assert_eq!((note.severity, note.code), (DiagnosticSeverity::Note, Some("s-hoisted")));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use script::DiagnosticSeverity;
+use diagnostics::DiagnosticSeverity;
 
 #[path = "../src/fuzz/write.rs"]
 #[expect(dead_code, reason = "the JavaScript generator is only used by the fuzz tests")]

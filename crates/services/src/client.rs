@@ -25,6 +25,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use diagnostics::Diagnostic;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, StatusCode, Version};
 use offload::OffloadPool;
@@ -35,7 +36,7 @@ use crate::body::decompress::DecoderPool;
 use crate::call::deadline::timeout_at;
 use crate::call::work::offload_call_error;
 use crate::call::{DEADLINE_EXCEEDED, RequestBudget, RequestCall, UpstreamCallOutcome, quota_key};
-use crate::config::{ConfigProblem, ServiceConfig};
+use crate::config::ServiceConfig;
 use crate::endpoints::{BackgroundDependencies, NameResolver, RequestVerdict, SystemResolver};
 use crate::headers::{self, MAX_HOPS, TargetServiceName};
 use crate::path::{PathError, split_url};
@@ -87,7 +88,7 @@ impl ServiceSet {
     ///
     /// # Errors
     /// All mistakes in the config, not just the first.
-    pub fn new(config: &BTreeMap<String, ServiceConfig>) -> Result<Self, Vec<ConfigProblem>> {
+    pub fn new(config: &BTreeMap<String, ServiceConfig>) -> Result<Self, Vec<Diagnostic>> {
         Self::load(config, Path::new(""))
     }
 
@@ -96,7 +97,7 @@ impl ServiceSet {
     ///
     /// # Errors
     /// All mistakes in the config, not just the first.
-    pub fn load(config: &BTreeMap<String, ServiceConfig>, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
+    pub fn load(config: &BTreeMap<String, ServiceConfig>, folder: &Path) -> Result<Self, Vec<Diagnostic>> {
         let outside = BackgroundDependencies {
             transport: Arc::new(LiveTransport),
             resolver: Arc::new(SystemResolver),
@@ -116,7 +117,7 @@ impl ServiceSet {
         &self,
         config: &BTreeMap<String, ServiceConfig>,
         folder: &Path,
-    ) -> Result<Self, Vec<ConfigProblem>> {
+    ) -> Result<Self, Vec<Diagnostic>> {
         let by_name = build_services(config, folder, &self.by_name)?;
         Ok(Self { by_name: Arc::new(by_name), dependencies: Arc::clone(&self.dependencies) })
     }
@@ -499,7 +500,7 @@ fn build_services(
     config: &BTreeMap<String, ServiceConfig>,
     folder: &Path,
     before: &BTreeMap<String, Arc<UpstreamService>>,
-) -> Result<BTreeMap<String, Arc<UpstreamService>>, Vec<ConfigProblem>> {
+) -> Result<BTreeMap<String, Arc<UpstreamService>>, Vec<Diagnostic>> {
     let mut by_name: BTreeMap<String, Arc<UpstreamService>> = BTreeMap::new();
     let mut problems = Vec::new();
     for (name, config) in config {
@@ -523,12 +524,10 @@ fn check_method(method: &Method) -> Result<(), CallError> {
     }
 }
 
-fn duplicate_name_problem(name: &str, other: &str) -> ConfigProblem {
-    ConfigProblem {
-        pointer: format!("/{name}"),
-        message: format!("`{name}` and `{other}` differ only in case"),
-        hint: "The names are used as hosts in URLs, which ignore case: rename one.".to_owned(),
-    }
+fn duplicate_name_problem(name: &str, other: &str) -> Diagnostic {
+    let message = format!("`{name}` and `{other}` differ only in case");
+    let hint = "The names are used as hosts in URLs, which ignore case: rename one.";
+    Diagnostic::new(format!("/{name}"), message, hint)
 }
 
 #[cfg(test)]

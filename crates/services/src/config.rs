@@ -1,6 +1,6 @@
 //! The `services:` section of `orfa.yaml` as it is written, before anything is checked or opened.
 //!
-//! [`crate::ServiceSet::new`] checks it and reports all mistakes at once, as [`ConfigProblem`]s. The types
+//! [`crate::ServiceSet::new`] checks it and reports all mistakes at once, as [`diagnostics::Diagnostic`]s. The types
 //! for durations, sizes and rates, which all sections share, are in `units.rs`.
 
 mod balance;
@@ -112,18 +112,6 @@ pub enum OneOrMany {
     One(String),
     /// A non-empty list.
     Many(#[schemars(length(min = 1))] Vec<String>),
-}
-
-/// A mistake in the config that its schema can't express.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{pointer}: {message}")]
-pub struct ConfigProblem {
-    /// The location, as a JSON Pointer below `/services`: `/catalog/url/0`.
-    pub pointer: String,
-    /// The mistake.
-    pub message: String,
-    /// The suggested correction.
-    pub hint: String,
 }
 
 /// Returns a hint with the known word closest to `word`, if one is close enough to be the intended word.

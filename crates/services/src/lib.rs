@@ -47,7 +47,7 @@ pub use client::fetch::{FetchError, GatewayClient};
 pub use client::in_flight::{InFlightMap, WorkFingerprint};
 pub use client::{ProgramResponse, ServiceRequest, ServiceSet};
 pub use client::{calls, fetch, in_flight};
-pub use config::{BytesConfig, ConfigProblem, DurationConfig, GraphqlServiceConfig, ServiceConfig};
+pub use config::{BytesConfig, DurationConfig, GraphqlServiceConfig, ServiceConfig};
 pub use endpoints::{EndpointStats, NameResolver, SystemResolver};
 pub use headers::{accept, client_network};
 pub use path::{PathError, RequestTarget, parse_target};

@@ -14,9 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use diagnostics::Diagnostic;
 use http::header::{HeaderName, HeaderValue};
 
-use crate::config::{ConfigProblem, RetriesConfig, ServiceConfig};
+use crate::config::{RetriesConfig, ServiceConfig};
 use crate::endpoints::{ServiceEndpoints, TargetSettings};
 use crate::headers::HeaderRules;
 use crate::path::{self, DecodedPath, PathError, PathGlob};
@@ -144,7 +145,7 @@ impl UpstreamService {
         config: &ServiceConfig,
         folder: &Path,
         before: Option<&Self>,
-    ) -> Result<Self, Vec<ConfigProblem>> {
+    ) -> Result<Self, Vec<Diagnostic>> {
         let mut reader = ServiceConfigReader::new(name);
         reader.check_name(name);
         Self::from_reader(reader, name, (config, folder), before, ReachableAddresses::Unrestricted)
@@ -169,7 +170,7 @@ impl UpstreamService {
         (config, folder): (&ServiceConfig, &Path),
         before: Option<&Self>,
         reach: ReachableAddresses,
-    ) -> Result<Self, Vec<ConfigProblem>> {
+    ) -> Result<Self, Vec<Diagnostic>> {
         let name: Arc<str> = name.into();
         let dial = ConnectSettings { reachable_addresses: reach, ..reader.connect_settings(config, folder) };
         let origins = reader.parse_origins(&name, config, &dial).into_iter();

@@ -1,13 +1,14 @@
 //! Inputs of a request: the values of the declared inputs, which are read from the path, query and headers
 //! and checked against their types and bounds. Undeclared parameters are ignored.
 
+use diagnostics::Diagnostics;
 use http::{HeaderName, request::Parts};
 use indexmap::IndexMap;
 use json::pointer::append_step;
 use json::{JsonDocument, ValueKind};
 use serde_json::Value as JsonValue;
 
-use crate::declaration::mistake::{AggregateMistakeKind, AggregateMistakes};
+use crate::declaration::error_kind::DeclarationErrorKind;
 use crate::declaration::{self, InputPlace, InputType};
 use crate::problem::AggregateError;
 
@@ -63,7 +64,7 @@ impl InputSet {
     pub(crate) fn new(
         declared: &IndexMap<String, declaration::InputDeclaration>,
         path: &str,
-        mistakes: &mut AggregateMistakes,
+        mistakes: &mut Diagnostics,
     ) -> Self {
         let segment = |segment: &str| match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}'))
         {
@@ -83,7 +84,7 @@ impl InputSet {
             {
                 let message = format!("the route's path has `{{{name}}}`, which is not an input");
                 mistakes.add(
-                    AggregateMistakeKind::Input,
+                    DeclarationErrorKind::Input,
                     "/input",
                     message,
                     format!("declare it: `{name}: {{ type: integer }}`"),
@@ -221,14 +222,14 @@ fn read_declaration(
     name: &str,
     declared: &declaration::InputDeclaration,
     segments: &[RouteSegment],
-    mistakes: &mut AggregateMistakes,
+    mistakes: &mut Diagnostics,
 ) -> AggregateInput {
     let place = append_step("/input", name);
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if name.is_empty() || !name.bytes().all(plain) || matches!(name, "each" | "body") {
         let hint = "use letters, digits, `_` and `-`, and neither `each` nor `body`";
         mistakes.add(
-            AggregateMistakeKind::Input,
+            DeclarationErrorKind::Input,
             &place,
             format!("`{name}` is not a valid name for an input"),
             hint,
@@ -242,7 +243,7 @@ fn read_declaration(
         (Some(InputPlace::Path), None) => {
             let hint = format!("write `{{{called}}}` as a segment of the route's `path`");
             mistakes.add(
-                AggregateMistakeKind::Input,
+                DeclarationErrorKind::Input,
                 append_step(&place, "in"),
                 format!("the route's path has no `{{{called}}}`"),
                 hint,
@@ -253,7 +254,7 @@ fn read_declaration(
             Ok(header) => InputLocation::Header(header),
             Err(_) => {
                 mistakes.add(
-                    AggregateMistakeKind::Input,
+                    DeclarationErrorKind::Input,
                     &place,
                     format!("`{called}` is not a header name"),
                     "use its name in HTTP",
@@ -264,7 +265,7 @@ fn read_declaration(
         _ => InputLocation::Query(called.into()),
     };
     let mut wrong = |member: &str, message: &str, hint: &str| {
-        mistakes.add(AggregateMistakeKind::Input, format!("{place}/{member}"), message, hint);
+        mistakes.add(DeclarationErrorKind::Input, format!("{place}/{member}"), message, hint);
     };
     if declared.items.is_some() && declared.kind != InputType::Array {
         wrong("items", "only an array has items", "leave `items` out, or write `type: array`");
@@ -318,7 +319,7 @@ fn read_declaration(
         match input.parse_value(texts) {
             Ok(value) => input.default = value,
             Err(error) => mistakes.add(
-                AggregateMistakeKind::Input,
+                DeclarationErrorKind::Input,
                 append_step(&place, "default"),
                 error.to_string(),
                 "use a value that a request can have",
@@ -379,10 +380,10 @@ mod tests {
     fn read_inputs(declared: &str, path: &str, target: &str) -> Result<AggregateInputValues, String> {
         let declared: IndexMap<String, declaration::InputDeclaration> =
             serde_json::from_str(declared).unwrap();
-        let mut mistakes = AggregateMistakes::default();
+        let mut mistakes = Diagnostics::default();
         let inputs = InputSet::new(&declared, path, &mut mistakes);
         if let Some(mistake) = mistakes.into_vec().pop() {
-            return Err(mistake.to_string());
+            return Err(format!("{mistake:#}"));
         }
         let (parts, ()) =
             http::Request::get(target).header("x-tenant", "acme").body(()).unwrap().into_parts();

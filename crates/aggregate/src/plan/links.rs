@@ -1,19 +1,16 @@
 //! Relations between parts: dependencies, and parts whose values are put into others.
 
+use diagnostics::Diagnostics;
 use http::Method;
 use json::pointer::append_step;
 use json::{JsonPath, JsonPathStep};
 
 use super::{PartPlan, parts};
 use crate::declaration::AggregateDeclaration;
-use crate::declaration::mistake::{AggregateMistakeKind, AggregateMistakes};
+use crate::declaration::error_kind::DeclarationErrorKind;
 
 /// Links the parts, and reports invalid relations.
-pub(super) fn link_parts(
-    list: &mut [PartPlan],
-    declared: &AggregateDeclaration,
-    mistakes: &mut AggregateMistakes,
-) {
+pub(super) fn link_parts(list: &mut [PartPlan], declared: &AggregateDeclaration, mistakes: &mut Diagnostics) {
     for part in 0..list.len() {
         if let Some(into) = list[part].put_target().map(|into| into.part).filter(|into| *into != part) {
             list[into].children.push(part);
@@ -51,12 +48,8 @@ pub(super) fn link_parts(
 }
 
 /// Reports invalid relations, and returns their number.
-fn check_relations(
-    list: &[PartPlan],
-    declared: &AggregateDeclaration,
-    mistakes: &mut AggregateMistakes,
-) -> usize {
-    let mut found = AggregateMistakes::default();
+fn check_relations(list: &[PartPlan], declared: &AggregateDeclaration, mistakes: &mut Diagnostics) -> usize {
+    let mut found = Diagnostics::default();
     report_cycle(
         list,
         &mut found,
@@ -78,7 +71,7 @@ fn check_relations(
         let message = format!("`{}` and `{}` both change something", first.name, second.name);
         let hint = "write `sequential: true` at the top: then the calls are made one after the other";
         let place = append_step(&append_step("/parts", &second.name), &word(&second.method));
-        found.add(AggregateMistakeKind::Unsafe, place, message, hint);
+        found.add(DeclarationErrorKind::Unsafe, place, message, hint);
     }
     for part in list {
         let place = append_step("/parts", &part.name);
@@ -87,12 +80,12 @@ fn check_relations(
             let same = |other: &&&super::PartPath| other.name == into.name && other.path == into.path;
             if children[..number].iter().any(|other| same(&other)) {
                 let message = format!("two parts are put into `{}` as `{}`", part.name, into.name);
-                found.add(AggregateMistakeKind::Join, &place, message, "give each a name with `as`");
+                found.add(DeclarationErrorKind::Join, &place, message, "give each a name with `as`");
             }
             if part.fields.is_some() && !is_item(&into.path) {
                 let message = "`fields` can't be combined with values that are put deep into the part";
                 found.add(
-                    AggregateMistakeKind::Fields,
+                    DeclarationErrorKind::Fields,
                     append_step(&place, "fields"),
                     message,
                     "leave `fields` out",
@@ -105,7 +98,7 @@ fn check_relations(
             let message =
                 format!("something is put into `{}`, whose own values are put into items", part.name);
             found.add(
-                AggregateMistakeKind::Each,
+                DeclarationErrorKind::Each,
                 append_step(&place, "each"),
                 message,
                 "write `apart: true`, or put it elsewhere",
@@ -114,9 +107,7 @@ fn check_relations(
     }
     let found = found.into_vec();
     let count = found.len();
-    for mistake in found {
-        mistakes.push(mistake);
-    }
+    mistakes.extend(found);
     count
 }
 
@@ -128,7 +119,7 @@ fn is_item(path: &JsonPath) -> bool {
 /// Reports a cycle, if there is one.
 fn report_cycle(
     list: &[PartPlan],
-    mistakes: &mut AggregateMistakes,
+    mistakes: &mut Diagnostics,
     next: impl Fn(&PartPlan) -> &Vec<usize>,
     word: &str,
     hint: &str,
@@ -165,7 +156,7 @@ fn report_cycle(
             let names: Vec<String> = way.iter().map(|part| format!("`{}`", list[*part].name)).collect();
             let place = append_step("/parts", &list[way[0]].name);
             let message = format!("this is a cycle: {}", names.join(&format!(" {word} ")));
-            mistakes.add(AggregateMistakeKind::Cycle, place, message, hint);
+            mistakes.add(DeclarationErrorKind::Cycle, place, message, hint);
             return;
         }
     }

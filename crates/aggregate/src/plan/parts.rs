@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use diagnostics::Diagnostics;
 use http::{HeaderName, Method};
 use json::pointer::append_step;
 use json::{JsonDocument, JsonPath};
@@ -16,7 +17,7 @@ use super::{
     EachItem, FailureFallback, ItemSource, JoinKeys, PartPath, PartPlan, PlanContext, json_name,
     parse_join_keys,
 };
-use crate::declaration::mistake::{AggregateMistakeKind, AggregateMistakes};
+use crate::declaration::error_kind::DeclarationErrorKind;
 use crate::declaration::{
     self, AggregateDeclaration, InputPlace, InputType, MemberSelection, RowCardinality,
 };
@@ -27,7 +28,7 @@ pub(super) struct PartReader<'a> {
     pub(super) names: TemplateScope<'a>,
     pub(super) declaration: &'a AggregateDeclaration,
     pub(super) context: &'a PlanContext<'a>,
-    pub(super) mistakes: &'a mut AggregateMistakes,
+    pub(super) mistakes: &'a mut Diagnostics,
 }
 
 /// Whether a method is safe.
@@ -48,7 +49,7 @@ pub(crate) fn part_slots(part: &PartPlan) -> Vec<&TemplateSlot> {
 impl PartReader<'_> {
     fn report_mistake(
         &mut self,
-        kind: AggregateMistakeKind,
+        kind: DeclarationErrorKind,
         member: &str,
         message: impl Into<String>,
         hint: &str,
@@ -63,7 +64,7 @@ impl PartReader<'_> {
             let hint =
                 "use letters, digits, `_` and `-`, a letter first: it is used in placeholders and headers";
             self.report_mistake(
-                AggregateMistakeKind::Call,
+                DeclarationErrorKind::Call,
                 "",
                 format!("`{name}` is not a valid name for a part"),
                 hint,
@@ -75,13 +76,13 @@ impl PartReader<'_> {
         let body = part.body.as_ref().and_then(|body| {
             let read = BodyTemplate::parse(body, self.names);
             read.map_err(|message| {
-                self.report_mistake(AggregateMistakeKind::Placeholder, "body", message, PLACEHOLDERS)
+                self.report_mistake(DeclarationErrorKind::Placeholder, "body", message, PLACEHOLDERS)
             })
             .ok()
         });
         if part.body.is_some() && is_safe(&method) {
             self.report_mistake(
-                AggregateMistakeKind::Call,
+                DeclarationErrorKind::Call,
                 "body",
                 format!("a {method} request has no body"),
                 "use another method",
@@ -92,7 +93,7 @@ impl PartReader<'_> {
         if part.each.is_some() && part.join.is_some() {
             let hint = "leave `join` out: what `each` calls is put into its items anyway";
             self.report_mistake(
-                AggregateMistakeKind::Join,
+                DeclarationErrorKind::Join,
                 "join",
                 "a part has `each` or `join`, not both",
                 hint,
@@ -100,12 +101,12 @@ impl PartReader<'_> {
         }
         if part.each.is_none() && (part.name.is_some() || part.apart) {
             let hint = "with `join`, write `as` within it";
-            self.report_mistake(AggregateMistakeKind::Each, "", "`as` and `apart` belong to `each`", hint);
+            self.report_mistake(DeclarationErrorKind::Each, "", "`as` and `apart` belong to `each`", hint);
         }
         if part.each.is_some() && !is_safe(&method) && !self.declaration.sequential {
             let hint = "write `sequential: true` at the top if this is meant";
             self.report_mistake(
-                AggregateMistakeKind::Unsafe,
+                DeclarationErrorKind::Unsafe,
                 "each",
                 format!("`each` would send several {method} requests"),
                 hint,
@@ -115,7 +116,7 @@ impl PartReader<'_> {
         let known = JsonDocument::new(Bytes::from_static(b"null")).ok()?;
         if let Err(error) = known.root().pointer(&at) {
             self.report_mistake(
-                AggregateMistakeKind::Call,
+                DeclarationErrorKind::Call,
                 "at",
                 error.to_string(),
                 "write it as in `/items`",
@@ -124,7 +125,7 @@ impl PartReader<'_> {
         let fields = part.fields.as_ref().map(|fields| self.read_fields(fields));
         if part.timeout.is_some_and(|timeout| timeout.0.is_zero()) {
             self.report_mistake(
-                AggregateMistakeKind::Call,
+                DeclarationErrorKind::Call,
                 "timeout",
                 "the timeout must be greater than zero",
                 "write it as in `500ms`",
@@ -173,7 +174,7 @@ impl PartReader<'_> {
         if first.is_none() || written.next().is_some() {
             let message = "a part has exactly one of `get`, `head`, `post`, `put`, `patch` and `delete`";
             self.report_mistake(
-                AggregateMistakeKind::Call,
+                DeclarationErrorKind::Call,
                 "",
                 message,
                 "write it as in `get: \"profile/buyers\"`",
@@ -187,7 +188,7 @@ impl PartReader<'_> {
         let plain = target.strip_prefix("http://").unwrap_or(target);
         let Some((service, path)) = plain.find(['/', '?']).map(|end| plain.split_at(end)) else {
             let hint = "write the service's name, then the path: `profile/buyers?limit=20`";
-            self.report_mistake(AggregateMistakeKind::Call, word, format!("`{target}` has no path"), hint);
+            self.report_mistake(DeclarationErrorKind::Call, word, format!("`{target}` has no path"), hint);
             return None;
         };
         let services = self.context.services;
@@ -195,7 +196,7 @@ impl PartReader<'_> {
             let names: Vec<&str> = services.names().map(|name| &**name).collect();
             let hint = format!("the services are `{}`", names.join("`, `"));
             self.report_mistake(
-                AggregateMistakeKind::Call,
+                DeclarationErrorKind::Call,
                 word,
                 format!("there is no service `{service}`"),
                 &hint,
@@ -206,7 +207,7 @@ impl PartReader<'_> {
         let url = UrlTemplate::parse(&path, self.names);
         let url = url
             .map_err(|message| {
-                self.report_mistake(AggregateMistakeKind::Placeholder, word, message, PLACEHOLDERS)
+                self.report_mistake(DeclarationErrorKind::Placeholder, word, message, PLACEHOLDERS)
             })
             .ok()?;
         let sample = sample(&url.path);
@@ -216,7 +217,7 @@ impl PartReader<'_> {
         };
         if let Err(error) = checked {
             let hint = "write the path as the service has it, percent-encoded where needed";
-            self.report_mistake(AggregateMistakeKind::Call, word, error.to_string(), hint);
+            self.report_mistake(DeclarationErrorKind::Call, word, error.to_string(), hint);
         }
         let literal = url.query.iter().flat_map(|pair| pair.value.iter().flatten());
         let texts = literal.filter_map(|piece| match piece {
@@ -226,7 +227,7 @@ impl PartReader<'_> {
         if texts.chain(url.query.iter().map(|pair| &pair.name)).any(|text| !is_query(text)) {
             let hint = "percent-encode everything except letters, digits and -._~,:;@!$'()*+/";
             self.report_mistake(
-                AggregateMistakeKind::Call,
+                DeclarationErrorKind::Call,
                 word,
                 "the query has a character that is not allowed in a URL",
                 hint,
@@ -247,7 +248,7 @@ impl PartReader<'_> {
                         http::HeaderMap::from_iter([(known.clone(), http::HeaderValue::from_static(""))]);
                     if let Err(error) = services::headers::check_program_headers(&alone) {
                         self.mistakes.add(
-                            AggregateMistakeKind::Call,
+                            DeclarationErrorKind::Call,
                             &place,
                             error.to_string(),
                             "leave it out",
@@ -260,7 +261,7 @@ impl PartReader<'_> {
                     if template.iter().any(is_wrong) {
                         let message = "the value has a character that is not allowed in a header";
                         self.mistakes.add(
-                            AggregateMistakeKind::Call,
+                            DeclarationErrorKind::Call,
                             place,
                             message,
                             "leave line breaks and the like out",
@@ -270,14 +271,14 @@ impl PartReader<'_> {
                 }
                 (Err(_), _) => {
                     self.mistakes.add(
-                        AggregateMistakeKind::Call,
+                        DeclarationErrorKind::Call,
                         place,
                         format!("`{name}` is not a header name"),
                         "use its name in HTTP",
                     );
                 }
                 (_, Err(message)) => {
-                    self.mistakes.add(AggregateMistakeKind::Placeholder, place, message, PLACEHOLDERS)
+                    self.mistakes.add(DeclarationErrorKind::Placeholder, place, message, PLACEHOLDERS)
                 }
             }
         }
@@ -290,7 +291,7 @@ impl PartReader<'_> {
             {
                 let message = format!("the input `{each}` is not an array");
                 self.report_mistake(
-                    AggregateMistakeKind::Each,
+                    DeclarationErrorKind::Each,
                     "each",
                     message,
                     "declare it with `type: array`",
@@ -299,7 +300,7 @@ impl PartReader<'_> {
             }
             return Some(EachItem { source: ItemSource::Input(input), target: None });
         }
-        let (over, path) = self.read_part_path(AggregateMistakeKind::Each, "each", each)?;
+        let (over, path) = self.read_part_path(DeclarationErrorKind::Each, "each", each)?;
         let name = part.name.as_deref().unwrap_or(name);
         let into = (!part.apart).then(|| PartPath {
             part: over,
@@ -311,7 +312,7 @@ impl PartReader<'_> {
     }
 
     fn read_join(&mut self, name: &str, join: &declaration::JoinDeclaration) -> Option<JoinKeys> {
-        let into = self.read_part_path(AggregateMistakeKind::Join, "join/into", &join.into);
+        let into = self.read_part_path(DeclarationErrorKind::Join, "join/into", &join.into);
         let keys = parse_join_keys(join).map_err(|message| {
             self.report_join_mistake("on", message, "write it as in `id = buyer_id`");
         });
@@ -329,12 +330,12 @@ impl PartReader<'_> {
     }
 
     fn report_join_mistake(&mut self, member: &str, message: impl Into<String>, hint: &str) {
-        self.mistakes.add(AggregateMistakeKind::Join, format!("{}/join/{member}", self.place), message, hint);
+        self.mistakes.add(DeclarationErrorKind::Join, format!("{}/join/{member}", self.place), message, hint);
     }
 
     fn read_part_path(
         &mut self,
-        kind: AggregateMistakeKind,
+        kind: DeclarationErrorKind,
         member: &str,
         text: &str,
     ) -> Option<(usize, JsonPath)> {
@@ -365,13 +366,13 @@ impl PartReader<'_> {
             match JsonPath::parse(&from) {
                 Ok(path) if !path.has_wildcard() => read.push((json_name(name), path)),
                 Ok(_) => self.report_mistake(
-                    AggregateMistakeKind::Fields,
+                    DeclarationErrorKind::Fields,
                     "fields",
                     format!("`{from}` refers to several values"),
                     "name one value",
                 ),
                 Err(error) => self.report_mistake(
-                    AggregateMistakeKind::Fields,
+                    DeclarationErrorKind::Fields,
                     "fields",
                     format!("`{from}`: {error}"),
                     "write it as in `.address.city`",
@@ -381,7 +382,7 @@ impl PartReader<'_> {
         let names: BTreeSet<&Bytes> = read.iter().map(|(name, _)| name).collect();
         if names.len() < read.len() {
             self.report_mistake(
-                AggregateMistakeKind::Fields,
+                DeclarationErrorKind::Fields,
                 "fields",
                 "a field occurs twice",
                 "name it once",
@@ -398,7 +399,7 @@ impl PartReader<'_> {
         if let Some(slot) = wrong {
             let message = format!("`{{{}}}` refers to an item, but the part has no `each`", slot.text);
             self.report_mistake(
-                AggregateMistakeKind::Placeholder,
+                DeclarationErrorKind::Placeholder,
                 word,
                 message,
                 "name the items with `each`",
@@ -410,7 +411,7 @@ impl PartReader<'_> {
         if let Some(slot) = part_slots(part).into_iter().find(deeper).filter(|_| over_input) {
             let message =
                 format!("`{{{}}}` has no value: the items of an input are texts or numbers", slot.text);
-            self.report_mistake(AggregateMistakeKind::Placeholder, word, message, "write `{each}`");
+            self.report_mistake(DeclarationErrorKind::Placeholder, word, message, "write `{each}`");
         }
         let (declared, route) = (self.declaration, self.context.path);
         let may_miss = |slot: &&TemplateSlot| match &slot.source {
@@ -432,7 +433,7 @@ impl PartReader<'_> {
         if let Some(slot) = template::template_slots(&part.url.path).find(is_missed) {
             let message = format!("the input `{}` may be missing, and the path needs it", slot.text);
             self.report_mistake(
-                AggregateMistakeKind::Placeholder,
+                DeclarationErrorKind::Placeholder,
                 word,
                 message,
                 "give it a `default`, or write `required: true`",
@@ -453,7 +454,7 @@ impl PartReader<'_> {
                 slot.text, part.method
             );
             self.report_mistake(
-                AggregateMistakeKind::Unsafe,
+                DeclarationErrorKind::Unsafe,
                 word,
                 message,
                 "give it a `default`, or write `required: true`",
@@ -462,7 +463,7 @@ impl PartReader<'_> {
         if part.url.slots().filter(is_list).count() > 1 {
             let hint = "divide it into two parts";
             self.report_mistake(
-                AggregateMistakeKind::Placeholder,
+                DeclarationErrorKind::Placeholder,
                 word,
                 "a call has one list in its URL at most",
                 hint,
@@ -478,7 +479,7 @@ impl PartReader<'_> {
         {
             let hint = "write it as in `?id={$.buyers[*].id*}`";
             self.report_mistake(
-                AggregateMistakeKind::Placeholder,
+                DeclarationErrorKind::Placeholder,
                 word,
                 "a `*` belongs to a placeholder that is a whole query parameter",
                 hint,
@@ -491,7 +492,7 @@ impl PartReader<'_> {
         {
             let message = "a part can't be put into itself";
             self.report_mistake(
-                AggregateMistakeKind::Cycle,
+                DeclarationErrorKind::Cycle,
                 if has_each { "each" } else { "join" },
                 message,
                 "name another part",

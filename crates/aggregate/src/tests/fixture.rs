@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use diagnostics::Diagnostic;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::{Request, Response};
@@ -16,7 +17,7 @@ use services::{
     RequestCall, ServiceConfig, ServiceSet, ServiceTransport, StreamedServiceBody, ToProblem, TransportError,
 };
 
-use crate::{Aggregate, AggregateContext, AggregateDeclaration, AggregateLimitsConfig, AggregateMistake};
+use crate::{Aggregate, AggregateContext, AggregateDeclaration, AggregateLimitsConfig};
 
 /// Responds to calls by `METHOD service/path?query`, and records the calls.
 #[derive(Default)]
@@ -136,7 +137,7 @@ pub(crate) fn declaration(text: &str) -> AggregateDeclaration {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-pub(crate) fn declaration_mistakes(path: &str, text: &str) -> Vec<AggregateMistake> {
+pub(crate) fn declaration_mistakes(path: &str, text: &str) -> Vec<Diagnostic> {
     let stage =
         Arc::new(AggregateTestService { answers: Mutex::default(), recorded_calls: Mutex::default() });
     let ground = AggregateContext {

@@ -5,7 +5,7 @@ use super::fixture::{declaration, declaration_mistakes};
 fn mistake_tuples(text: &str) -> Vec<(String, &'static str, String)> {
     declaration_mistakes("/here", text)
         .into_iter()
-        .map(|mistake| (mistake.place, mistake.code, mistake.message))
+        .map(|mistake| (mistake.location.pointer().to_owned(), mistake.code.unwrap(), mistake.message))
         .collect()
 }
 

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use aggregate::AggregateExplanation;
+use diagnostics::Diagnostic;
+use gateway::GatewayConfig;
 use gateway::build::aggregate_routes::{self, InspectableAggregate};
-use gateway::{ConfigMistake, GatewayConfig};
 use script::{DependenceGraph, DependenceNode, TextPosition};
 
 use crate::commands::config;
@@ -51,7 +52,7 @@ pub(crate) fn explain(arguments: &AggregateExplainArguments) -> anyhow::Result<C
 fn find_aggregate(
     what: &str,
     config: &Path,
-) -> anyhow::Result<Result<InspectableAggregate, Vec<ConfigMistake>>> {
+) -> anyhow::Result<Result<InspectableAggregate, Vec<Diagnostic>>> {
     let config = match gateway::config::read(config) {
         Ok(config) => config,
         Err(mistakes) => return Ok(Err(mistakes)),
@@ -89,7 +90,7 @@ fn with_declaration_route(mut config: GatewayConfig, file: &Path) -> anyhow::Res
 fn select_aggregate(
     all: Vec<InspectableAggregate>,
     path: &str,
-) -> Result<InspectableAggregate, Vec<ConfigMistake>> {
+) -> Result<InspectableAggregate, Vec<Diagnostic>> {
     all.into_iter().find(|ready| ready.path == path).ok_or_else(Vec::new)
 }
 

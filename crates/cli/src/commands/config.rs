@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use gateway::ConfigMistake;
+use diagnostics::Diagnostic;
 
 use crate::output::exit::CliExitCode;
 use crate::output::{terminal, units};
@@ -21,27 +21,27 @@ pub(crate) fn print_schema() -> anyhow::Result<CliExitCode> {
 }
 
 /// Reports the mistakes on standard error.
-pub(crate) fn report_mistakes(mistakes: &[ConfigMistake]) -> CliExitCode {
+pub(crate) fn report_mistakes(mistakes: &[Diagnostic]) -> CliExitCode {
     terminal::write_stderr(&format_mistakes(mistakes));
     CliExitCode::Usage
 }
 
 /// Prints the warnings about a config on standard error.
-pub(crate) fn print_warnings(warnings: &[ConfigMistake]) {
+pub(crate) fn print_warnings(warnings: &[Diagnostic]) {
     for warning in warnings {
         terminal::write_stderr(&format!("warning: {warning}\n"));
     }
 }
 
 /// Logs the warnings about a config.
-pub(crate) fn log_warnings(warnings: &[ConfigMistake]) {
+pub(crate) fn log_warnings(warnings: &[Diagnostic]) {
     for warning in warnings {
         tracing::warn!(%warning, "warning about the config");
     }
 }
 
 /// Formats one line per mistake, and their number.
-fn format_mistakes(mistakes: &[ConfigMistake]) -> String {
+fn format_mistakes(mistakes: &[Diagnostic]) -> String {
     let mut text = String::new();
     for mistake in mistakes {
         let _ = writeln!(text, "{mistake}");

@@ -98,14 +98,14 @@ pub(crate) async fn explain(arguments: &ExplainArguments) -> anyhow::Result<CliE
 
 /// Formats one line per finding of a schema.
 pub(crate) fn format_findings(ready: &InspectableGraphqlRoute) -> String {
-    ready.graphql.warnings().iter().map(|finding| format!("{}: {finding}\n", ready.path)).collect()
+    ready.graphql.warnings().iter().map(|finding| format!("{}: {finding:#}\n", ready.path)).collect()
 }
 
 impl RouteSelection {
     /// Finds the selected route, or returns the mistakes in the config.
     async fn find_route(
         &self,
-    ) -> anyhow::Result<Result<InspectableGraphqlRoute, Vec<gateway::ConfigMistake>>> {
+    ) -> anyhow::Result<Result<InspectableGraphqlRoute, Vec<diagnostics::Diagnostic>>> {
         let config = match gateway::config::read(&self.config) {
             Ok(config) => config,
             Err(mistakes) => return Ok(Err(mistakes)),

@@ -7,9 +7,10 @@ mod handler_plan;
 
 use std::path::{Path, PathBuf};
 
+use ::diagnostics::{Diagnostic, DiagnosticSeverity};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use script::{DiagnosticSeverity, ScriptDiagnostic, ScriptProgram};
+use script::ScriptProgram;
 use serde_json::json;
 
 use crate::output::exit::{CliError, CliExitCode};
@@ -140,7 +141,7 @@ struct CompileResult {
     name: String,
     text: String,
     program: Option<ScriptProgram>,
-    diagnostics: Vec<ScriptDiagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl CompileResult {

@@ -65,8 +65,8 @@ pub(crate) fn run(arguments: &TypesArguments) -> anyhow::Result<CliExitCode> {
 pub(crate) fn format_findings<'a>(documents: impl Iterator<Item = (&'a str, &'a OpenApiDocument)>) -> String {
     let mut text = String::new();
     for (service, document) in documents {
-        for openapi::DocumentWarning { pointer, message } in &document.warnings {
-            let _ = writeln!(text, "{service}: #{pointer}: {message}");
+        for warning in &document.warnings {
+            let _ = writeln!(text, "{service}: #{}: {}", warning.location.pointer(), warning.message);
         }
     }
     text
@@ -75,7 +75,7 @@ pub(crate) fn format_findings<'a>(documents: impl Iterator<Item = (&'a str, &'a 
 /// The services that the query routes of a config permit, each with the union of the permissions.
 fn read_config_services(
     path: &Path,
-) -> Result<BTreeMap<String, ServiceDescription>, Vec<gateway::ConfigMistake>> {
+) -> Result<BTreeMap<String, ServiceDescription>, Vec<diagnostics::Diagnostic>> {
     let path = if path.is_dir() { path.join("orfa.yaml") } else { path.to_owned() };
     let config: GatewayConfig = gateway::config::read(&path)?;
     let documents = gateway::build::openapi_documents::read_documents(&config)?;

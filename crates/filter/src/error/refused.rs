@@ -1,6 +1,6 @@
 //! Reasons for which a filter is refused, as `orfa check` and a reload report them, each with a stable code.
 
-use services::ConfigProblem;
+use diagnostics::Diagnostic;
 
 /// A refused filter, with its position.
 #[derive(Debug, thiserror::Error)]
@@ -103,9 +103,9 @@ impl FilterRefusalReason {
     }
 }
 
-impl From<RefusedFilter> for ConfigProblem {
+impl From<RefusedFilter> for Diagnostic {
     fn from(refused: RefusedFilter) -> Self {
         let message = refused.to_string();
-        Self { pointer: refused.pointer, message, hint: refused.reason.hint().to_owned() }
+        Self::new(refused.pointer, message, refused.reason.hint())
     }
 }

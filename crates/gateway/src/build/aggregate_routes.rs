@@ -7,13 +7,11 @@
 use std::path::PathBuf;
 
 use aggregate::{Aggregate, AggregateConfig, AggregateContext, AggregateDeclaration};
+use diagnostics::{Diagnostic, Diagnostics};
 use services::ServiceSet;
 
-use super::mistakes::{add_mistakes, config_mistakes, start_offload_pool};
-use super::openapi_documents;
-use crate::config::{
-    ConfigMistake, FieldPositions, GatewayConfig, RouteConfig, companion_files, read_file, renamed_keys,
-};
+use super::{openapi_documents, start_offload_pool};
+use crate::config::{FieldPositions, GatewayConfig, RouteConfig, companion_files, read_file, renamed_keys};
 
 /// A declaration that has been parsed.
 pub(crate) struct ParsedDeclaration {
@@ -37,29 +35,27 @@ pub struct InspectableAggregate {
 ///
 /// # Errors
 /// A mistake for each file that can't be read, and all mistakes within the others.
-pub(crate) fn read_declarations(
-    config: &GatewayConfig,
-) -> Result<Vec<ParsedDeclaration>, Vec<ConfigMistake>> {
-    let (mut declared, mut mistakes) = (Vec::new(), Vec::new());
+pub(crate) fn read_declarations(config: &GatewayConfig) -> Result<Vec<ParsedDeclaration>, Vec<Diagnostic>> {
+    let (mut declared, mut mistakes) = (Vec::new(), Diagnostics::default());
     for (route, aggregate) in configured_aggregates(config) {
         match read_declaration(config, route, aggregate) {
             Ok(read) => declared.push(read),
-            Err(wrong) => add_mistakes(&mut mistakes, wrong),
+            Err(wrong) => mistakes.extend_unique(wrong),
         }
     }
-    if mistakes.is_empty() { Ok(declared) } else { Err(mistakes) }
+    mistakes.into_result(declared)
 }
 
 /// Builds the aggregates of a config without a gateway around them.
 ///
 /// # Errors
 /// All mistakes in the aggregates, the services and their documents.
-pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableAggregate>, Vec<ConfigMistake>> {
+pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableAggregate>, Vec<Diagnostic>> {
     let source = &config.source;
     let services = ServiceSet::load(&config.services, source.folder());
-    let services = services.map_err(|problems| config_mistakes(source, "/services", problems))?;
+    let services = services.map_err(|problems| source.resolve("/services", problems))?;
     let (documents, offload) = (openapi_documents::read_documents(config)?, start_offload_pool(config)?);
-    let (mut all, mut wrong) = (Vec::new(), Vec::new());
+    let (mut all, mut wrong) = (Vec::new(), Diagnostics::default());
     for declared in read_declarations(config)? {
         let Some(RouteConfig { path, aggregate: Some(aggregate), .. }) = config.routes.get(declared.route)
         else {
@@ -71,10 +67,10 @@ pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableAggreg
                 let file = source.folder().join(aggregate.file());
                 all.push(InspectableAggregate { path: path.clone(), file, aggregate: made });
             }
-            Err(mistakes) => add_mistakes(&mut wrong, mistakes),
+            Err(mistakes) => wrong.extend_unique(mistakes),
         }
     }
-    if wrong.is_empty() { Ok(all) } else { Err(wrong) }
+    wrong.into_result(all)
 }
 
 impl ParsedDeclaration {
@@ -86,17 +82,12 @@ impl ParsedDeclaration {
         &self,
         config: &AggregateConfig,
         ground: &AggregateContext<'_>,
-    ) -> Result<Aggregate, Vec<ConfigMistake>> {
+    ) -> Result<Aggregate, Vec<Diagnostic>> {
         let made = Aggregate::new(&self.declaration, &config.limits(), ground);
         made.map_err(|mistakes| {
-            let hint = |hint: String| Some(hint).filter(|hint| !hint.is_empty());
-            let told = mistakes.into_iter().map(|mistake| {
-                let message = format!("{} ({})", mistake.message, mistake.code);
-                self.source.mistake(&mistake.place, message, hint(mistake.hint))
-            });
-            let mut told: Vec<ConfigMistake> = told.collect();
-            told.sort_by_key(|mistake| (mistake.line, mistake.column));
-            told
+            let mut found = self.source.resolve("", mistakes);
+            found.sort_by_key(|mistake| mistake.location.line_and_column());
+            found
         })
     }
 }
@@ -110,7 +101,7 @@ fn read_declaration(
     config: &GatewayConfig,
     route: usize,
     aggregate: &AggregateConfig,
-) -> Result<ParsedDeclaration, Vec<ConfigMistake>> {
+) -> Result<ParsedDeclaration, Vec<Diagnostic>> {
     let file = config.source.folder().join(aggregate.file());
     let text = read_file(&file).map_err(|error| {
         let message = format!("the declaration {} can't be read: {error}", aggregate.file().display());
@@ -141,8 +132,7 @@ response: items
 ";
 
     fn parse_declaration(text: &str) -> Result<(String, Vec<String>), Vec<String>> {
-        let lines =
-            |all: &[ConfigMistake]| -> Vec<String> { all.iter().map(ConfigMistake::to_string).collect() };
+        let lines = |all: &[Diagnostic]| -> Vec<String> { all.iter().map(Diagnostic::to_string).collect() };
         let read = companion_files::read_companion::<AggregateDeclaration>(
             text,
             Path::new("a.yaml"),

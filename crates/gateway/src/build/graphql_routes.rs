@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use diagnostics::{Diagnostic, DiagnosticLocation, Diagnostics, SourceDocument};
 use graphql::{
     DocumentFile, GraphqlConfig, GraphqlRoute, GraphqlRouteContext, RemoteSchemas, RemoteService,
-    RemoteServices, SchemaDeclarations, SchemaMistakeLocation,
+    RemoteServices, SchemaDeclarations,
 };
 use json::pointer::append_step;
 use offload::OffloadPool;
 use services::ServiceSet;
 
-use super::mistakes::{add_mistakes, config_mistakes, start_offload_pool};
-use super::openapi_documents;
+use super::{openapi_documents, start_offload_pool};
 use crate::config::{
-    ConfigMistake, FieldPositions, GatewayConfig, companion_files, matching_files, read_file, read_long_file,
+    FieldPositions, GatewayConfig, companion_files, matching_files, read_file, read_long_file,
 };
 
 /// The inputs of GraphQL routes besides the config.
@@ -63,17 +63,17 @@ pub struct InspectableGraphqlRoute {
 ///
 /// # Errors
 /// A mistake for each file that can't be read, and all mistakes within the others.
-pub(crate) fn read_inputs(config: &GatewayConfig) -> Result<GraphqlInputs, Vec<ConfigMistake>> {
-    let mut wrong = Vec::new();
+pub(crate) fn read_inputs(config: &GatewayConfig) -> Result<GraphqlInputs, Vec<Diagnostic>> {
+    let mut wrong = Diagnostics::default();
     let remotes = read_remote_services(config, &mut wrong);
     let mut routes = Vec::new();
     for (route, graphql) in config.graphql_routes() {
         match read_route_files(config, route, graphql) {
             Ok(files) => routes.push(files),
-            Err(mistakes) => add_mistakes(&mut wrong, mistakes),
+            Err(mistakes) => wrong.extend_unique(mistakes),
         }
     }
-    if wrong.is_empty() { Ok(GraphqlInputs { remotes, routes }) } else { Err(wrong) }
+    wrong.into_result(GraphqlInputs { remotes, routes })
 }
 
 /// Builds the GraphQL routes of a config without a gateway around them. Services aren't called: a route whose
@@ -81,25 +81,25 @@ pub(crate) fn read_inputs(config: &GatewayConfig) -> Result<GraphqlInputs, Vec<C
 ///
 /// # Errors
 /// All mistakes in the routes, the services and their documents.
-pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {
+pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableGraphqlRoute>, Vec<Diagnostic>> {
     let source = &config.source;
     let services = ServiceSet::load(&config.services, source.folder());
-    let services = services.map_err(|problems| config_mistakes(source, "/services", problems))?;
+    let services = services.map_err(|problems| source.resolve("/services", problems))?;
     let (documents, read, schemas) =
         (openapi_documents::read_documents(config)?, Arc::new(read_inputs(config)?), Arc::default());
     let (documents, schemas, offload) = (&documents, &schemas, &start_offload_pool(config)?);
     let shared = SharedGraphqlState { source, services: &services, documents, schemas, offload };
-    let (mut all, mut wrong) = (Vec::new(), Vec::new());
+    let (mut all, mut wrong) = (Vec::new(), Diagnostics::default());
     for (route, graphql) in config.graphql_routes() {
         match read.build_route(route, graphql, &shared) {
             Ok(graphql) => {
                 let path = config.routes.get(route).map(|route| route.path.clone()).unwrap_or_default();
                 all.push(InspectableGraphqlRoute { path, graphql, route, inputs: Arc::clone(&read) });
             }
-            Err(mistakes) => add_mistakes(&mut wrong, mistakes),
+            Err(mistakes) => wrong.extend_unique(mistakes),
         }
     }
-    if wrong.is_empty() { Ok(all) } else { Err(wrong) }
+    wrong.into_result(all)
 }
 
 /// Like [`build_inspectable`], and fetches schemas from services.
@@ -108,14 +108,14 @@ pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableGraphq
 /// The mistakes of [`build_inspectable`], and a schema that can't be fetched.
 pub async fn fetch_inspectable(
     config: &GatewayConfig,
-) -> Result<Vec<InspectableGraphqlRoute>, Vec<ConfigMistake>> {
-    let (all, mut wrong) = (build_inspectable(config)?, Vec::new());
+) -> Result<Vec<InspectableGraphqlRoute>, Vec<Diagnostic>> {
+    let (all, mut wrong) = (build_inspectable(config)?, Diagnostics::default());
     for ready in &all {
         if let Err(unsettled) = ready.graphql.fetch_schemas().await {
-            add_mistakes(&mut wrong, ready.inputs.settle_mistakes(&config.source, ready.route, unsettled));
+            wrong.extend_unique(ready.inputs.settle_mistakes(&config.source, ready.route, unsettled));
         }
     }
-    if wrong.is_empty() { Ok(all) } else { Err(wrong) }
+    wrong.into_result(all)
 }
 
 /// Logs the schemas that omit parts of their services' responses.
@@ -140,7 +140,7 @@ impl GraphqlInputs {
         route: usize,
         config: &GraphqlConfig,
         shared: &SharedGraphqlState<'_>,
-    ) -> Result<GraphqlRoute, Vec<ConfigMistake>> {
+    ) -> Result<GraphqlRoute, Vec<Diagnostic>> {
         let SharedGraphqlState { source, services, documents, schemas, offload } = *shared;
         let files = self.routes.iter().find(|files| files.route == route);
         let ground = GraphqlRouteContext {
@@ -153,43 +153,28 @@ impl GraphqlInputs {
             schemas,
             offload,
         };
-        GraphqlRoute::new(config, ground).map_err(|wrong| self.config_mistakes(source, route, wrong))
+        GraphqlRoute::new(config, ground).map_err(|wrong| self.resolve(source, route, wrong))
     }
 
-    /// Maps mistakes in a route's schema to positions in the files.
-    fn config_mistakes(
-        &self,
-        source: &FieldPositions,
-        route: usize,
-        wrong: Vec<graphql::SchemaMistake>,
-    ) -> Vec<ConfigMistake> {
+    /// Resolves the locations of diagnostics about a route's schema to positions in the files.
+    fn resolve(&self, source: &FieldPositions, route: usize, found: Vec<Diagnostic>) -> Vec<Diagnostic> {
         let files = self.routes.iter().find(|files| files.route == route);
         let links = files.and_then(|files| files.links.as_ref()).map(|(_, links)| links);
-        let told = wrong.into_iter().map(|mistake| {
-            let message = format!("{} ({})", mistake.message, mistake.code);
-            let hint = Some(mistake.hint).filter(|hint| !hint.is_empty());
-            let route = format!("/routes/{route}/graphql");
-            match (mistake.location, links) {
-                (SchemaMistakeLocation::Links(place), Some(links)) => links.mistake(&place, message, hint),
-                (SchemaMistakeLocation::Links(place), None) => {
-                    source.mistake(&route, format!("{place}: {message}"), hint)
-                }
-                (SchemaMistakeLocation::Route(place), _) => {
-                    source.mistake(&format!("{route}{place}"), message, hint)
-                }
-                (SchemaMistakeLocation::Service(name, place), _) => {
-                    source.mistake(&format!("{}{place}", append_step("/services", &name)), message, hint)
-                }
-                (SchemaMistakeLocation::Text { file, line, column }, _) => {
-                    ConfigMistake { file: file.into(), line, column, field: String::new(), message, hint }
-                }
+        let base = format!("/routes/{route}/graphql");
+        let resolve = |found: Diagnostic| match (&found.location, links) {
+            (DiagnosticLocation::Pointer { document: SourceDocument::Links, pointer }, Some(links)) => {
+                let location = SourceDocument::Checked.at(pointer);
+                links.resolve("", [Diagnostic { location, ..found }])
             }
-        });
-        let mut told: Vec<ConfigMistake> = told.collect();
-        told.sort_by(|one, other| {
-            (&one.file, one.line, one.column).cmp(&(&other.file, other.line, other.column))
-        });
-        told
+            (DiagnosticLocation::Pointer { document: SourceDocument::Links, pointer }, None) => {
+                let message = format!("{pointer}: {}", found.message);
+                source.resolve(&base, [Diagnostic { location: "".into(), message, ..found }])
+            }
+            _ => source.resolve(&base, [found]),
+        };
+        let mut found: Vec<Diagnostic> = found.into_iter().flat_map(resolve).collect();
+        found.sort_by_cached_key(|it| (it.location.file().to_owned(), it.location.line_and_column()));
+        found
     }
 
     fn settle_mistakes(
@@ -197,9 +182,9 @@ impl GraphqlInputs {
         source: &FieldPositions,
         route: usize,
         unsettled: graphql::SchemaUnavailable,
-    ) -> Vec<ConfigMistake> {
+    ) -> Vec<Diagnostic> {
         match unsettled {
-            graphql::SchemaUnavailable::Mistakes(wrong) => self.config_mistakes(source, route, wrong),
+            graphql::SchemaUnavailable::Mistakes(wrong) => self.resolve(source, route, wrong),
             graphql::SchemaUnavailable::Service(name, why) => {
                 let pointer = format!("{}/graphql", append_step("/services", &name));
                 let message = format!("the schema of the service `{name}` can't be fetched: {why}");
@@ -211,7 +196,7 @@ impl GraphqlInputs {
 }
 
 /// The services that provide GraphQL, with the text of their schemas.
-fn read_remote_services(config: &GatewayConfig, wrong: &mut Vec<ConfigMistake>) -> RemoteServices {
+fn read_remote_services(config: &GatewayConfig, wrong: &mut Diagnostics) -> RemoteServices {
     let mut remotes = BTreeMap::new();
     for (name, service) in &config.services {
         let Some(graphql) = &service.graphql else { continue };
@@ -229,7 +214,7 @@ fn read_route_files(
     config: &GatewayConfig,
     route: usize,
     graphql: &GraphqlConfig,
-) -> Result<GraphqlRouteFiles, Vec<ConfigMistake>> {
+) -> Result<GraphqlRouteFiles, Vec<Diagnostic>> {
     let folder = config.source.folder();
     let pointer = format!("/routes/{route}/graphql");
     let links = graphql.links.as_ref().map(|file| {
@@ -244,10 +229,7 @@ fn read_route_files(
     let supergraph = graphql.supergraph.as_ref().map(|file| {
         let hint = "name a supergraph, relative to the config";
         let text = read_text_file(config, file, &format!("{pointer}/supergraph"), "supergraph", hint);
-        Ok::<_, Vec<ConfigMistake>>((
-            file.display().to_string().into(),
-            text.map_err(|mistake| vec![mistake])?,
-        ))
+        Ok::<_, Vec<Diagnostic>>((file.display().to_string().into(), text.map_err(|mistake| vec![mistake])?))
     });
     let listed = graphql.documents().map(|pattern| {
         read_document_files(folder, pattern).map_err(|message| {
@@ -269,7 +251,7 @@ fn read_text_file(
     pointer: &str,
     what: &str,
     hint: &str,
-) -> Result<Arc<str>, ConfigMistake> {
+) -> Result<Arc<str>, Diagnostic> {
     let text = read_long_file(&config.source.folder().join(file));
     text.map(Arc::from).map_err(|error| {
         let message = format!("the {what} {} can't be read: {error}", file.display());

@@ -5,19 +5,20 @@
 
 use std::sync::Arc;
 
+use diagnostics::Diagnostic;
 use http::Uri;
 use json::pointer::append_step;
 use openapi::OpenApiDocument;
 use query::RouteDocuments;
 use services::ServiceConfig;
 
-use crate::config::{ConfigMistake, GatewayConfig};
+use crate::config::GatewayConfig;
 
 /// Reads the documents that a config names, with paths as programs write them.
 ///
 /// # Errors
 /// A mistake for each file that is not an OpenAPI document.
-pub fn read_documents(config: &GatewayConfig) -> Result<RouteDocuments, Vec<ConfigMistake>> {
+pub fn read_documents(config: &GatewayConfig) -> Result<RouteDocuments, Vec<Diagnostic>> {
     let (mut documents, mut mistakes) = (RouteDocuments::new(), Vec::new());
     for (name, service) in &config.services {
         let Some(file) = &service.openapi else { continue };

@@ -3,12 +3,13 @@
 //! An error in a script is reported as a config mistake at its position in the script, and a reload keeps the
 //! active config. Warnings are only logged, and `orfa check` prints them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use script::{DiagnosticSeverity, LineStarts, ScriptDiagnostic, ScriptProgram};
+use diagnostics::{Diagnostic, DiagnosticSeverity, LineStarts};
+use script::ScriptProgram;
 use script_runtime::ScriptOptions;
 
-use crate::config::{ConfigMistake, GatewayConfig, read_file};
+use crate::config::{GatewayConfig, read_file};
 
 /// A script that was compiled.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub struct CompiledScript {
 ///
 /// # Errors
 /// Returns a mistake for each file that can't be read and for each error in a script.
-pub fn read_scripts(config: &GatewayConfig) -> Result<Vec<CompiledScript>, Vec<ConfigMistake>> {
+pub fn read_scripts(config: &GatewayConfig) -> Result<Vec<CompiledScript>, Vec<Diagnostic>> {
     let (mut compiled, mut mistakes) = (Vec::new(), Vec::new());
     for (route, script) in config.routes.iter().enumerate().filter_map(|(index, route)| {
         let script = route.script.as_ref()?.options();
@@ -45,7 +46,7 @@ fn compile_script(
     config: &GatewayConfig,
     route: usize,
     options: &ScriptOptions,
-) -> Result<CompiledScript, Vec<ConfigMistake>> {
+) -> Result<CompiledScript, Vec<Diagnostic>> {
     let file = config.source.folder().join(&options.file);
     let text = read_file(&file).map_err(|error| {
         let message = format!("the script {} can't be read: {error}", options.file.display());
@@ -56,8 +57,8 @@ fn compile_script(
     match script::compile(&text, &name, &script::CompileOptions { strict_paths: options.strict_paths }) {
         Ok(program) => Ok(CompiledScript { route, file, text, program }),
         Err(found) => {
-            let errors = found.iter().filter(|found| found.severity == DiagnosticSeverity::Error);
-            Err(errors.map(|found| script_mistake(found, &file, &text)).collect())
+            let errors = found.into_iter().filter(|found| found.severity == DiagnosticSeverity::Error);
+            Err(errors.map(|found| found.resolve_span(file.display().to_string(), &text)).collect())
         }
     }
 }
@@ -68,22 +69,9 @@ pub(crate) fn log_warnings(compiled: &[CompiledScript]) {
         for found in
             script.program.warnings.iter().filter(|found| found.severity == DiagnosticSeverity::Warning)
         {
-            let place = LineStarts::new(&script.text).position(found.primary.span.start);
+            let place = LineStarts::new(&script.text).position(found.location.span().start);
             let at = format!("{}:{place}", script.program.name);
-            tracing::warn!(target: "script", at, code = found.code.as_str(), "{}", found.message);
+            tracing::warn!(target: "script", at, code = found.code, "{}", found.message);
         }
-    }
-}
-
-/// Converts an error in a script to a mistake. Its position is in the script's file, not in the config.
-fn script_mistake(found: &ScriptDiagnostic, file: &Path, text: &str) -> ConfigMistake {
-    let place = LineStarts::new(text).position(found.primary.span.start);
-    ConfigMistake {
-        file: file.display().to_string(),
-        line: place.line as usize,
-        column: place.column as usize,
-        field: String::new(),
-        message: format!("{} ({})", found.message, found.code.as_str()),
-        hint: Some(found.help.clone()).filter(|help| !help.is_empty()),
     }
 }

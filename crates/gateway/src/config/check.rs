@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use diagnostics::Diagnostic;
 use serde_json::Value;
 use services::config::did_you_mean;
 use services::{BytesConfig, ServiceConfig, ServiceSet};
 
-use super::mistake::{ConfigMistake, join_alternatives};
+use super::schema::join_alternatives;
 use super::source::{FieldPositions, field_path};
 use super::{GatewayConfig, TracesConfig};
 use super::{cors, host_names, trusted_proxies};
@@ -24,12 +25,12 @@ const HANDLERS: [&str; 5] = ["query", "script", "aggregate", "graphql", "proxy"]
 struct ConfigChecker<'a> {
     root: &'a Value,
     source: &'a FieldPositions,
-    mistakes: Vec<ConfigMistake>,
-    warnings: Vec<ConfigMistake>,
+    mistakes: Vec<Diagnostic>,
+    warnings: Vec<Diagnostic>,
 }
 
 /// Returns the mistakes in the value beyond those against its schema, and warnings.
-pub(super) fn check(root: &Value, source: &FieldPositions) -> (Vec<ConfigMistake>, Vec<ConfigMistake>) {
+pub(super) fn check(root: &Value, source: &FieldPositions) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
     let mut checker = ConfigChecker { root, source, mistakes: Vec::new(), warnings: Vec::new() };
     checker.check_listen();
     checker.check_hosts();
@@ -160,10 +161,10 @@ impl ConfigChecker<'_> {
         let whole: BTreeMap<String, ServiceConfig> =
             services.iter().filter_map(|(name, value)| Some((name.clone(), whole(value)?))).collect();
         for problem in ServiceSet::load(&whole, self.source.folder()).err().unwrap_or_default() {
-            let pointer = format!("/services{}", problem.pointer);
+            let pointer = format!("/services{}", problem.location.pointer());
             let message =
                 if self.source.is_hidden(&pointer) { "the value is wrong".into() } else { problem.message };
-            self.add_mistake(&pointer, message, &problem.hint);
+            self.add_mistake(&pointer, message, problem.hint.as_deref().unwrap_or_default());
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use diagnostics::Diagnostic;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::mistake::ConfigMistake;
 use super::renamed_keys::{self, RenamedIn};
 use super::source::FieldPositions;
 use super::{deserialisation_mistake, read_file, schema, yaml};
@@ -19,7 +19,7 @@ pub(crate) fn read_companion<T: DeserializeOwned + JsonSchema>(
     text: &str,
     file: &Path,
     table: &[RenamedIn],
-) -> Result<(T, FieldPositions), Vec<ConfigMistake>> {
+) -> Result<(T, FieldPositions), Vec<Diagnostic>> {
     let yaml::YamlDocument { mut value, mut source, mut mistakes } =
         yaml::read(text, file).map_err(|mistake| vec![mistake])?;
     mistakes.extend(renamed_keys::apply_renames(table, &mut value, &mut source));
@@ -48,15 +48,15 @@ pub(super) fn inspect(file: &Path, table: &[RenamedIn]) -> FieldPositions {
 pub(super) fn deserialise<T: DeserializeOwned>(
     value: Value,
     source: &FieldPositions,
-    mut mistakes: Vec<ConfigMistake>,
-) -> Result<T, Vec<ConfigMistake>> {
+    mut mistakes: Vec<Diagnostic>,
+) -> Result<T, Vec<Diagnostic>> {
     if mistakes.is_empty() {
         match serde_path_to_error::deserialize(value) {
             Ok(read) => return Ok(read),
             Err(error) => mistakes.push(deserialisation_mistake(&error, source)),
         }
     }
-    mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
+    mistakes.sort_by_key(|mistake| mistake.location.line_and_column());
     mistakes.dedup();
     Err(mistakes)
 }

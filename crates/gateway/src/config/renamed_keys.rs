@@ -6,10 +6,10 @@
 #[cfg(test)]
 mod tests;
 
+use diagnostics::Diagnostic;
 use json::pointer::append_step;
 use serde_json::{Map, Value, json};
 
-use super::mistake::ConfigMistake;
 use super::source::FieldPositions;
 
 /// The renamed keys and values of the maps in one place of a file.
@@ -100,7 +100,7 @@ pub(super) fn apply_renames(
     table: &[RenamedIn],
     value: &mut Value,
     source: &mut FieldPositions,
-) -> Vec<ConfigMistake> {
+) -> Vec<Diagnostic> {
     let mut mistakes = Vec::new();
     for renamed in table {
         let mut maps = Vec::new();
@@ -138,7 +138,7 @@ impl RenamedIn {
         members: &mut Map<String, Value>,
         pointer: &str,
         source: &mut FieldPositions,
-    ) -> Vec<ConfigMistake> {
+    ) -> Vec<Diagnostic> {
         let mut mistakes = Vec::new();
         for &(old, new) in self.keys {
             let Some(value) = members.remove(old) else { continue };

@@ -3,6 +3,7 @@
 //! The schema is derived from the structs, with one change: an optional field may be absent but not `null`,
 //! since an empty `cors:` in YAML is a null that is most likely a mistake.
 
+use diagnostics::Diagnostic;
 use json::pointer::append_step;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError};
@@ -12,7 +13,6 @@ use serde_json::{Map, Value};
 use services::config::did_you_mean;
 
 use super::GatewayConfig;
-use super::mistake::{ConfigMistake, join_alternatives};
 use super::renamed_keys;
 use super::source::FieldPositions;
 
@@ -43,7 +43,7 @@ pub(super) fn schema_for<T: JsonSchema>() -> Value {
 }
 
 /// Returns everything in the value that the schema does not allow.
-pub(super) fn validate(value: &Value, source: &FieldPositions, schema: &Value) -> Vec<ConfigMistake> {
+pub(super) fn validate(value: &Value, source: &FieldPositions, schema: &Value) -> Vec<Diagnostic> {
     let validator = match jsonschema::validator_for(schema) {
         Ok(validator) => validator,
         Err(error) => return vec![source.mistake("", format!("the schema itself is wrong: {error}"), None)],
@@ -58,7 +58,7 @@ struct SchemaErrorFormatter<'a> {
 }
 
 impl SchemaErrorFormatter<'_> {
-    fn format_error(&self, error: &ValidationError<'_>) -> Vec<ConfigMistake> {
+    fn format_error(&self, error: &ValidationError<'_>) -> Vec<Diagnostic> {
         let pointer = error.instance_path().as_str();
         if let Some((noun, hint)) = self.string_format(error) {
             let message = format!("{} is not {noun}", self.redacted_value(error));
@@ -75,7 +75,7 @@ impl SchemaErrorFormatter<'_> {
         }
     }
 
-    fn format_single(&self, error: &ValidationError<'_>) -> ConfigMistake {
+    fn format_single(&self, error: &ValidationError<'_>) -> Diagnostic {
         let pointer = error.instance_path().as_str();
         let (message, hint) = match error.kind() {
             ValidationErrorKind::Required { property } => {
@@ -122,7 +122,7 @@ impl SchemaErrorFormatter<'_> {
         (message, Some(near.unwrap_or_else(|| format!("write {}", join_alternatives(allowed)))))
     }
 
-    fn unknown_key(&self, error: &ValidationError<'_>, key: &str) -> ConfigMistake {
+    fn unknown_key(&self, error: &ValidationError<'_>, key: &str) -> Diagnostic {
         let known = self.enclosing_schema(error).and_then(|schema| schema.get("properties")?.as_object());
         let known: Vec<&str> = known.into_iter().flat_map(Map::keys).map(String::as_str).collect();
         let hint = did_you_mean(key, known.iter().copied()).unwrap_or_else(|| {
@@ -138,7 +138,7 @@ impl SchemaErrorFormatter<'_> {
         &self,
         error: &ValidationError<'_>,
         branches: &[Vec<ValidationError<'static>>],
-    ) -> Vec<ConfigMistake> {
+    ) -> Vec<Diagnostic> {
         let here = error.instance_path();
         let constants: Vec<String> = branches.iter().flatten().flat_map(allowed_values).collect();
         let is_other_type = |e: &ValidationError<'_>| {
@@ -262,5 +262,14 @@ fn remove_null(members: &mut Map<String, Value>) {
         only.into_iter().for_each(|(key, value)| {
             members.entry(key).or_insert(value);
         });
+    }
+}
+
+/// Joins words for a hint: `GET, POST or PUT`.
+pub(super) fn join_alternatives(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => only.clone(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
     }
 }

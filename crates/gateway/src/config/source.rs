@@ -6,10 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use diagnostics::{Diagnostic, DiagnosticLocation, SourceDocument, SourcePosition};
 use json::pointer::append_step;
 use serde_json::Value;
-
-use super::mistake::ConfigMistake;
 
 /// The positions of a config's fields.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +19,7 @@ pub struct FieldPositions {
     hidden_pointers: HashSet<String>,
     digest: String,
     files: Vec<PathBuf>,
-    warnings: Vec<ConfigMistake>,
+    warnings: Vec<Diagnostic>,
 }
 
 /// Line and column of a key and of its value, both from 1.
@@ -64,19 +63,21 @@ impl FieldPositions {
 
     /// The parts of the config that work but should be changed, such as old keys, in the order of the file.
     #[must_use]
-    pub fn warnings(&self) -> &[ConfigMistake] {
+    pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
 
     /// Adds a warning, once.
-    pub(crate) fn warn(&mut self, warning: ConfigMistake) {
+    pub(crate) fn warn(&mut self, warning: Diagnostic) {
+        let warning = warning.as_warning();
         // Several routes may have the same declaration.
         if self.warnings.contains(&warning) {
             return;
         }
         // Within one file the warnings are sorted; those of other files follow.
-        let is_before = |other: &ConfigMistake| {
-            other.file != warning.file || (other.line, other.column) <= (warning.line, warning.column)
+        let is_before = |other: &Diagnostic| {
+            let (one, other) = (&warning.location, &other.location);
+            other.file() != one.file() || other.line_and_column() <= one.line_and_column()
         };
         let index = self.warnings.iter().rposition(is_before).map_or(0, |index| index + 1);
         self.warnings.insert(index, warning);
@@ -139,19 +140,13 @@ impl FieldPositions {
     }
 
     /// Creates a mistake in the field at this JSON Pointer.
-    #[must_use]
-    pub fn mistake(&self, pointer: &str, message: impl Into<String>, hint: Option<String>) -> ConfigMistake {
-        self.mistake_at(pointer, PositionOf::Value, message.into(), hint)
+    pub fn mistake(&self, pointer: &str, message: impl Into<String>, hint: Option<String>) -> Diagnostic {
+        Diagnostic::new(self.location(pointer, PositionOf::Value), message, hint.unwrap_or_default())
     }
 
     /// Creates a mistake in the key of a field.
-    pub(crate) fn mistake_in_key(
-        &self,
-        pointer: &str,
-        message: String,
-        hint: Option<String>,
-    ) -> ConfigMistake {
-        self.mistake_at(pointer, PositionOf::Key, message, hint)
+    pub(crate) fn mistake_in_key(&self, pointer: &str, message: String, hint: Option<String>) -> Diagnostic {
+        Diagnostic::new(self.location(pointer, PositionOf::Key), message, hint.unwrap_or_default())
     }
 
     /// Creates a mistake at a position reported by a parser.
@@ -160,26 +155,30 @@ impl FieldPositions {
         (line, column): (usize, usize),
         pointer: &str,
         message: String,
-    ) -> ConfigMistake {
-        ConfigMistake {
-            file: self.file.clone(),
-            line,
-            column,
-            field: field_path(pointer),
-            message,
-            hint: None,
-        }
+    ) -> Diagnostic {
+        let (file, field) = (self.file.clone(), field_path(pointer));
+        Diagnostic::new(SourcePosition { file, line, column, field }, message, "")
     }
 
-    fn mistake_at(
-        &self,
-        pointer: &str,
-        at: PositionOf,
-        message: String,
-        hint: Option<String>,
-    ) -> ConfigMistake {
+    /// Resolves the locations of diagnostics about the part of this document at `base`, and of those about
+    /// services.
+    pub(crate) fn resolve(&self, base: &str, found: impl IntoIterator<Item = Diagnostic>) -> Vec<Diagnostic> {
+        let resolve = |found: Diagnostic| {
+            let DiagnosticLocation::Pointer { document, pointer } = &found.location else { return found };
+            let base = match document {
+                SourceDocument::Checked => base,
+                SourceDocument::Service(name) => &append_step("/services", name),
+                SourceDocument::Links | SourceDocument::Description(_) => return found,
+            };
+            let location = self.location(&format!("{base}{pointer}"), PositionOf::Value);
+            Diagnostic { location, ..found }
+        };
+        found.into_iter().map(resolve).collect()
+    }
+
+    fn location(&self, pointer: &str, at: PositionOf) -> DiagnosticLocation {
         let (line, column) = self.position(pointer, at);
-        ConfigMistake { file: self.file.clone(), line, column, field: field_path(pointer), message, hint }
+        SourcePosition { file: self.file.clone(), line, column, field: field_path(pointer) }.into()
     }
 
     /// Returns the position of the field, or of the nearest enclosing field.

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use super::{ConfigMistake, GatewayConfig, read_text, schema};
+use diagnostics::Diagnostic;
+
+use super::{GatewayConfig, read_text, schema};
 
 fn config_mistakes(text: &str) -> Vec<String> {
     let mistakes = read_text(text, Path::new("orfa.yaml")).err().unwrap_or_default();
-    mistakes.iter().map(ConfigMistake::to_string).collect()
+    mistakes.iter().map(Diagnostic::to_string).collect()
 }
 
 #[track_caller]

@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use diagnostics::Diagnostic;
 use json::pointer::append_step;
 use saphyr::Scalar;
 use saphyr_parser::{Event, Parser, ScanError, Span, StrInput};
 use serde_json::{Map, Value};
 
-use super::mistake::ConfigMistake;
 use super::source::{FieldPosition, FieldPositions};
 use super::substitute;
 
@@ -25,19 +25,19 @@ const MAX_ALIASED: usize = 10_000;
 pub(super) struct YamlDocument {
     pub(super) value: Value,
     pub(super) source: FieldPositions,
-    pub(super) mistakes: Vec<ConfigMistake>,
+    pub(super) mistakes: Vec<Diagnostic>,
 }
 
 struct YamlReader<'text> {
     events: Parser<'text, StrInput<'text>>,
     source: FieldPositions,
-    mistakes: Vec<ConfigMistake>,
+    mistakes: Vec<Diagnostic>,
     anchors: HashMap<usize, Value>,
     aliased_nodes: usize,
 }
 
 /// Reads one YAML document. `Err` if it isn't YAML.
-pub(super) fn read(text: &str, file: &Path) -> Result<YamlDocument, ConfigMistake> {
+pub(super) fn read(text: &str, file: &Path) -> Result<YamlDocument, Diagnostic> {
     let mut reader = YamlReader {
         events: Parser::new_from_str(text),
         source: FieldPositions::new(file),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use services::config::ConfigProblem;
+use diagnostics::Diagnostic;
 
 use super::tls::ListenerTls;
 use crate::config::ListenConfig;
@@ -34,7 +34,7 @@ impl ListenerRulesByAddress {
         listen: &ListenConfig,
         folder: &Path,
         previous: Option<&Self>,
-    ) -> Result<Self, Vec<ConfigProblem>> {
+    ) -> Result<Self, Vec<Diagnostic>> {
         let mut ports = previous.cloned().unwrap_or_default();
         let mut problems = Vec::new();
         for (pointer, address, tls) in listen.addresses_with_tls() {
@@ -43,10 +43,10 @@ impl ListenerRulesByAddress {
                 Ok(tls) => {
                     drop(ports.0.insert(address.to_owned(), ListenerRules { tls: tls.map(Arc::new), hosts }))
                 }
-                Err(found) => problems.extend(found.into_iter().map(|problem| ConfigProblem {
-                    pointer: format!("{pointer}/tls{}", problem.pointer),
-                    ..problem
-                })),
+                Err(found) => {
+                    let base = format!("{pointer}/tls");
+                    problems.extend(found.into_iter().map(|problem| problem.below(&base)));
+                }
             }
         }
         if problems.is_empty() { Ok(ports) } else { Err(problems) }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use diagnostics::Diagnostic;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -22,7 +23,6 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
 use rustls::{ProtocolVersion, RootCertStore, ServerConnection};
 use services::ChainLimitVerifier;
-use services::config::ConfigProblem;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::{CertificateConfig, ClientCertificatesConfig, TlsConfig};
@@ -60,7 +60,7 @@ impl ListenerTls {
     ///
     /// # Errors
     /// Returns all errors in them, with pointers below `tls`.
-    pub(crate) fn new(config: &TlsConfig, folder: &Path) -> Result<Self, Vec<ConfigProblem>> {
+    pub(crate) fn new(config: &TlsConfig, folder: &Path) -> Result<Self, Vec<Diagnostic>> {
         let config = with_absolute_paths(config, folder);
         let seen = Mutex::new(file_stamps(&config));
         let current = ArcSwap::new(Arc::new(load_server_config(&config)?));
@@ -115,7 +115,7 @@ pub(super) fn tls_session(connection: &ServerConnection) -> TlsSession {
     TlsSession { certificate: read, tls: Arc::new(tls) }
 }
 
-fn load_server_config(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProblem>> {
+fn load_server_config(config: &TlsConfig) -> Result<ServerConfig, Vec<Diagnostic>> {
     let provider = Arc::new(ring::default_provider());
     let keys = CertificateStore::load(&config.certificates, &provider);
     let verifier = build_client_verifier(config.client.as_ref(), &provider).map_err(|problem| vec![problem]);
@@ -127,7 +127,7 @@ fn load_server_config(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProb
     };
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder =
-        builder.map_err(|error| vec![config_problem("", format!("TLS can't be set up: {error}"), "")])?;
+        builder.map_err(|error| vec![Diagnostic::new("", format!("TLS can't be set up: {error}"), "")])?;
     let mut tls = builder.with_client_cert_verifier(verifier).with_cert_resolver(Arc::new(keys));
     tls.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     // Tickets store sessions at the client. They are disabled if no random bytes are available for their key.
@@ -145,10 +145,10 @@ fn load_server_config(config: &TlsConfig) -> Result<ServerConfig, Vec<ConfigProb
 fn build_client_verifier(
     config: Option<&ClientCertificatesConfig>,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, ConfigProblem> {
+) -> Result<Arc<dyn ClientCertVerifier>, Diagnostic> {
     let Some(config) = config else { return Ok(WebPkiClientVerifier::no_client_auth()) };
     let wrong =
-        |message: String| config_problem("/client/ca", message, "it should contain certificates in PEM");
+        |message: String| Diagnostic::new("/client/ca", message, "it should contain certificates in PEM");
     let shown = config.ca.display();
     let mut roots = RootCertStore::empty();
     for certificate in read_certificates(&config.ca).map_err(|error| wrong(format!("{shown}: {error}")))? {
@@ -169,10 +169,6 @@ fn read_certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
         none if none.is_empty() => Err(bad("it contains no certificate".to_owned())),
         some => Ok(some),
     }
-}
-
-fn config_problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
-    ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
 }
 
 /// Returns the config with absolute paths.

@@ -1,11 +1,13 @@
 //! Checks of each schema on its own, before the schemas are merged.
 
-use super::error::{CompositionErrorKind, CompositionErrors};
+use diagnostics::Diagnostics;
+
+use super::error::{CompositionErrorKind, ReportError};
 use super::fieldsets;
 use super::model::{FieldOverride, SubgraphSchema, SubgraphType, SubgraphTypeKind};
 
 /// Checks a schema, and normalizes constructs of Federation v1 to those of v2.
-pub(super) fn check_subgraph(schema: &mut SubgraphSchema<'_>, errors: &mut CompositionErrors) {
+pub(super) fn check_subgraph(schema: &mut SubgraphSchema<'_>, errors: &mut Diagnostics) {
     if schema.is_federation_v1 {
         clean_interfaces(schema);
     }
@@ -60,16 +62,11 @@ fn drop_unused_externals(schema: &mut SubgraphSchema<'_>) {
     });
 }
 
-fn check_object(
-    schema: &SubgraphSchema<'_>,
-    name: &str,
-    of: &SubgraphType<'_>,
-    errors: &mut CompositionErrors,
-) {
+fn check_object(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors: &mut Diagnostics) {
     let service = &schema.name;
     if of.is_interface_object && of.keys.is_empty() {
         let message = format!("\"{name}\" of \"{service}\" has @interfaceObject, but no @key.");
-        errors.add(
+        errors.report(
             CompositionErrorKind::InterfaceObjectUsageError,
             &[service],
             name,
@@ -84,7 +81,7 @@ fn check_object(
                 let message = format!(
                     "\"{at}\" of \"{service}\" is external, but no directive and no interface uses it."
                 );
-                errors.add(
+                errors.report(
                     CompositionErrorKind::ExternalUnused,
                     &[service],
                     &at,
@@ -96,7 +93,7 @@ fn check_object(
                 let message =
                     format!("\"{at}\" of \"{service}\" is external, but has @inaccessible or @tag.");
                 let hint = "move the directive to the service that resolves the field";
-                errors.add(
+                errors.report(
                     CompositionErrorKind::MergedDirectiveApplicationOnExternal,
                     &[service],
                     &at,
@@ -116,13 +113,13 @@ fn check_override(
     at: &str,
     is_external: bool,
     overrides: &FieldOverride,
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let service = &schema.name;
     if is_external {
         let message = format!("\"{at}\" of \"{service}\" has @override, but is external.");
         let hint = "remove one of them: a service resolves the fields that it overrides";
-        errors.add(
+        errors.report(
             CompositionErrorKind::OverrideCollisionWithAnotherDirective,
             &[service],
             at,
@@ -132,7 +129,7 @@ fn check_override(
     }
     if overrides.from_service == **service {
         let message = format!("\"{at}\" of \"{service}\" overrides itself.");
-        errors.add(
+        errors.report(
             CompositionErrorKind::OverrideFromSelfError,
             &[service],
             at,
@@ -144,7 +141,7 @@ fn check_override(
         let message = format!("The label of @override at \"{at}\" of \"{service}\" is invalid.");
         let hint =
             "write \"percent(25)\", or a name of letters, digits and _ - : . / that begins with a letter";
-        errors.add(CompositionErrorKind::OverrideLabelInvalid, &[service], at, message, hint);
+        errors.report(CompositionErrorKind::OverrideLabelInvalid, &[service], at, message, hint);
     }
 }
 
@@ -161,12 +158,7 @@ pub(super) fn is_label(label: &str) -> bool {
     label.starts_with(|first: char| first.is_ascii_alphabetic()) && label.bytes().all(rest)
 }
 
-fn check_interface(
-    schema: &SubgraphSchema<'_>,
-    name: &str,
-    of: &SubgraphType<'_>,
-    errors: &mut CompositionErrors,
-) {
+fn check_interface(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors: &mut Diagnostics) {
     let service = &schema.name;
     for (field_name, field) in &of.fields {
         let at = format!("{name}.{field_name}");
@@ -184,7 +176,13 @@ fn check_interface(
         for (_, code, directive) in wrong.into_iter().filter(|(is_wrong, _, _)| *is_wrong) {
             let message =
                 format!("\"{at}\" of \"{service}\" is an interface's field and can't have {directive}.");
-            errors.add(code, &[service], &at, message, "move it to the types that implement the interface");
+            errors.report(
+                code,
+                &[service],
+                &at,
+                message,
+                "move it to the types that implement the interface",
+            );
         }
     }
     let implementations = schema.types.iter().filter(|(_, other)| other.interfaces.contains(name));
@@ -195,7 +193,7 @@ fn check_interface(
         };
         for key in of.keys.iter().filter(lacks) {
             let fields = &key.fields.text;
-            errors.add(
+            errors.report(
                 CompositionErrorKind::InterfaceKeyNotOnImplementation,
                 &[service],
                 *other_name,
@@ -207,12 +205,7 @@ fn check_interface(
 }
 
 /// Reports a type without any elements.
-fn check_not_empty(
-    schema: &SubgraphSchema<'_>,
-    name: &str,
-    of: &SubgraphType<'_>,
-    errors: &mut CompositionErrors,
-) {
+fn check_not_empty(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_>, errors: &mut Diagnostics) {
     let is_empty = match of.kind {
         SubgraphTypeKind::Object | SubgraphTypeKind::Interface => of.fields.is_empty(),
         SubgraphTypeKind::Input => of.inputs.is_empty(),
@@ -223,7 +216,7 @@ fn check_not_empty(
     if is_empty {
         let service = &schema.name;
         let message = format!("\"{name}\" of \"{service}\" is empty.");
-        errors.add(
+        errors.report(
             CompositionErrorKind::InvalidGraphql,
             &[service],
             name,
@@ -238,7 +231,7 @@ fn check_member_kinds(
     schema: &SubgraphSchema<'_>,
     name: &str,
     of: &SubgraphType<'_>,
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let service = &schema.name;
     for interface_name in &of.interfaces {
@@ -247,7 +240,13 @@ fn check_member_kinds(
             let message = format!(
                 "\"{name}\" of \"{service}\" implements \"{interface_name}\", which is not an interface there."
             );
-            errors.add(CompositionErrorKind::InvalidGraphql, &[service], name, message, "name an interface");
+            errors.report(
+                CompositionErrorKind::InvalidGraphql,
+                &[service],
+                name,
+                message,
+                "name an interface",
+            );
         }
     }
     for member in &of.members {
@@ -255,7 +254,7 @@ fn check_member_kinds(
             let message = format!(
                 "The union \"{name}\" of \"{service}\" has the member \"{member}\", which is not an object type."
             );
-            errors.add(
+            errors.report(
                 CompositionErrorKind::InvalidGraphql,
                 &[service],
                 name,

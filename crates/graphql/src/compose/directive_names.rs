@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
+use diagnostics::Diagnostics;
 use graphql_tools::parser::schema::{Directive, Value};
 
-use super::error::{CompositionErrorKind, CompositionErrors};
+use super::error::{CompositionErrorKind, ReportError};
 use super::model::SubgraphName;
 
 /// The meaning of a directive.
@@ -67,7 +68,7 @@ impl SchemaDirectives {
     pub(super) fn from_directives<'a>(
         schema: &[Directive<'a, &'a str>],
         service: &SubgraphName,
-        errors: &mut CompositionErrors,
+        errors: &mut Diagnostics,
     ) -> Self {
         let links: Vec<SchemaLink<'_>> = schema
             .iter()
@@ -97,7 +98,7 @@ impl SchemaDirectives {
             && FEDERATION_DIRECTIVES.iter().any(|&(known, _, _)| known == name)
     }
 
-    fn add_link(&mut self, link: &SchemaLink<'_>, service: &SubgraphName, errors: &mut CompositionErrors) {
+    fn add_link(&mut self, link: &SchemaLink<'_>, service: &SubgraphName, errors: &mut Diagnostics) {
         let Some(specification) = link.url.strip_prefix(SPECIFICATION_BASE_URL) else { return };
         let name = specification.split('/').next().unwrap_or("");
         if name != "federation" {
@@ -117,7 +118,7 @@ impl SchemaDirectives {
                     self.meanings.insert(alias.trim_start_matches('@').to_owned(), mark);
                 }
                 None if IMPORTABLE_TYPES.contains(&name) => {}
-                _ => errors.add(
+                _ => errors.report(
                     CompositionErrorKind::InvalidLinkDirectiveUsage,
                     &[service],
                     "",

@@ -1,36 +1,16 @@
 //! Errors that prevent a composition. The codes are those of Apollo's composition, so that users can search
 //! for them; all are documented in docs/errors.md.
 
-use std::fmt;
 use std::sync::Arc;
 
-/// An error that prevents the services' schemas from being composed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompositionError {
-    /// The kind of error.
-    pub code: CompositionErrorKind,
-    /// The message.
-    pub message: String,
-    /// The services whose schemas cause the error.
-    pub services: Vec<Arc<str>>,
-    /// The type, field, argument or value: `Order.catalog`, `Query.orders(first:)`.
-    pub coordinate: Option<String>,
-    /// The suggested correction.
-    pub hint: String,
-    /// The line and column in the supergraph's text, counted from 1; zeros if unknown.
-    pub position: (usize, usize),
-}
-
-impl fmt::Display for CompositionError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}: {} ({})", self.code.code(), self.message, self.hint)
-    }
-}
+use diagnostics::{
+    Diagnostic, DiagnosticKind, DiagnosticLabel, DiagnosticLocation, Diagnostics, SourceDocument,
+    SourcePosition,
+};
 
 /// The kind of a composition error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "docs/errors.md documents each code")]
-pub enum CompositionErrorKind {
+pub(crate) enum CompositionErrorKind {
     DefaultValueUsesInaccessible,
     EmptyMergedEnumType,
     EmptyMergedInputType,
@@ -95,9 +75,8 @@ pub enum CompositionErrorKind {
     UnsupportedLinkedFeature,
 }
 
-impl CompositionErrorKind {
-    /// The stable code.
-    pub fn code(self) -> &'static str {
+impl DiagnosticKind for CompositionErrorKind {
+    fn code(self) -> &'static str {
         match self {
             Self::DefaultValueUsesInaccessible => "DEFAULT_VALUE_USES_INACCESSIBLE",
             Self::EmptyMergedEnumType => "EMPTY_MERGED_ENUM_TYPE",
@@ -165,40 +144,45 @@ impl CompositionErrorKind {
     }
 }
 
-/// The errors found so far.
-#[derive(Debug, Default)]
-pub(super) struct CompositionErrors(Vec<CompositionError>);
-
-impl CompositionErrors {
-    pub(super) fn add(
+/// Reports errors that prevent the services' schemas from being composed.
+pub(super) trait ReportError {
+    /// Adds an error in these services' schemas, which become its labels. The coordinate is a type, field,
+    /// argument or value: `Order.catalog`, `Query.orders(first:)`.
+    fn report(
         &mut self,
-        code: CompositionErrorKind,
+        kind: CompositionErrorKind,
+        services: &[&Arc<str>],
+        coordinate: impl Into<String>,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    );
+
+    /// Sets the position of the last error in the supergraph's text.
+    fn set_position(&mut self, line: usize, column: usize);
+}
+
+impl ReportError for Diagnostics {
+    fn report(
+        &mut self,
+        kind: CompositionErrorKind,
         services: &[&Arc<str>],
         coordinate: impl Into<String>,
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        self.0.push(CompositionError {
-            code,
-            message: message.into(),
-            services: services.iter().map(|name| Arc::clone(name)).collect(),
-            coordinate: Some(coordinate.into()).filter(|coordinate| !coordinate.is_empty()),
-            hint: hint.into(),
-            position: (0, 0),
+        let location = SourcePosition { field: coordinate.into(), ..SourcePosition::default() };
+        let error = Diagnostic::new(location, message, hint).with_kind(kind);
+        let labels = services.iter().map(|name| DiagnosticLabel {
+            location: SourceDocument::Description(Arc::clone(name)).at(""),
+            text: String::new(),
         });
+        self.push(Diagnostic { labels: labels.collect(), ..error });
     }
 
-    /// Sets the position of the last error.
-    pub(super) fn set_position(&mut self, line: usize, column: usize) {
-        self.0.last_mut().into_iter().for_each(|error| error.position = (line, column));
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn into_vec(self) -> Vec<CompositionError> {
-        self.0
+    fn set_position(&mut self, line: usize, column: usize) {
+        if let Some(DiagnosticLocation::Source(at)) = self.last_mut().map(|error| &mut error.location) {
+            (at.line, at.column) = (line, column);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use indexmap::IndexMap;
 
-use super::error::{CompositionErrorKind, quote_names};
+use super::error::{CompositionErrorKind, ReportError, quote_names};
 use super::inputs::{self, InputKind};
 use super::merge::SchemaMerger;
 use super::merged_schema::{JoinField, MergedField, MergedTypes};
@@ -81,7 +81,7 @@ impl<'a> MergedOwner<'_, 'a> {
                 quote_names(services.iter().map(|name| &***name))
             );
             let hint = "add the field, without @external, to the service that resolves it";
-            merger.errors.add(CompositionErrorKind::ExternalMissingOnBase, &services, &at, message, hint);
+            merger.errors.report(CompositionErrorKind::ExternalMissingOnBase, &services, &at, message, hint);
         }
         if self.kind == SubgraphTypeKind::Object
             || self.definitions.iter().any(|(_, of)| of.is_interface_object)
@@ -134,7 +134,7 @@ impl<'a> MergedOwner<'_, 'a> {
         } else {
             "mark it with @shareable in all of them if all return the same value, or rename it, or assign it to one by @override"
         };
-        merger.errors.add(CompositionErrorKind::InvalidFieldSharing, &services, at, message, hint);
+        merger.errors.report(CompositionErrorKind::InvalidFieldSharing, &services, at, message, hint);
     }
 
     /// The `@join__field` directives of the field; empty if the defaults apply.
@@ -194,7 +194,7 @@ fn merge_definitions<'a>(
         let services = merger.services(given.iter().map(|found| found.source));
         let message = format!("The type of \"{at}\" is {}.", said.join(", but "));
         let hint = "give it the same type in all services, or types that are subtypes of each other";
-        merger.errors.add(CompositionErrorKind::FieldTypeMismatch, &services, at, message, hint);
+        merger.errors.report(CompositionErrorKind::FieldTypeMismatch, &services, at, message, hint);
         given[0].field.type_ref.clone()
     });
     let arguments: Vec<_> = given.iter().map(|found| (found.source, &found.field.arguments)).collect();
@@ -219,7 +219,7 @@ fn check_externals<'f, 'a: 'f>(
                 merged.type_ref, field.type_ref
             );
             let hint = "use the type from the service that resolves the field";
-            merger.errors.add(CompositionErrorKind::ExternalTypeMismatch, &[service], at, message, hint);
+            merger.errors.report(CompositionErrorKind::ExternalTypeMismatch, &[service], at, message, hint);
         }
         for (name, argument) in &merged.arguments {
             let at = format!("{at}({name}:)");
@@ -227,7 +227,7 @@ fn check_externals<'f, 'a: 'f>(
                 None => {
                     let message =
                         format!("\"{at}\" is missing in \"{service}\", where the field is external.");
-                    merger.errors.add(
+                    merger.errors.report(
                         CompositionErrorKind::ExternalArgumentMissing,
                         &[service],
                         &at,
@@ -241,7 +241,7 @@ fn check_externals<'f, 'a: 'f>(
                         argument.type_ref, other.type_ref
                     );
                     let hint = "use the type from the service that resolves the field";
-                    merger.errors.add(
+                    merger.errors.report(
                         CompositionErrorKind::ExternalArgumentTypeMismatch,
                         &[service],
                         &at,
@@ -276,7 +276,7 @@ fn check_override_cycle(merger: &mut SchemaMerger<'_, '_>, at: &str, found: &[So
         let by = quote_names(services.iter().map(|name| &***name));
         let message = format!("\"{at}\" is overridden in a cycle, by {by}.");
         let hint = "keep @override only in the service that should resolve the field";
-        merger.errors.add(CompositionErrorKind::OverrideSourceHasOverride, &services, at, message, hint);
+        merger.errors.report(CompositionErrorKind::OverrideSourceHasOverride, &services, at, message, hint);
     }
 }
 

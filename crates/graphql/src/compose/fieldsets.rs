@@ -1,9 +1,10 @@
 //! Checks of the fields in `@key`, `@requires` and `@provides`: they must exist, and be external if another
 //! service resolves them.
 
+use diagnostics::Diagnostics;
 use indexmap::IndexMap;
 
-use super::error::{CompositionErrorKind, CompositionErrors};
+use super::error::{CompositionErrorKind, ReportError};
 use super::model::{FieldSet, FieldUsage, SubgraphSchema, SubgraphType, SubgraphTypeKind};
 use super::selection::{FieldSetSelection, SelectedElement};
 use super::subgraph_reader::is_built_in;
@@ -43,7 +44,7 @@ impl FieldSetDirective {
 }
 
 /// Checks all field sets, and marks the fields that they use.
-pub(super) fn check_field_sets(schema: &mut SubgraphSchema<'_>, errors: &mut CompositionErrors) {
+pub(super) fn check_field_sets(schema: &mut SubgraphSchema<'_>, errors: &mut Diagnostics) {
     let mut uses = FieldUses::default();
     for (&name, of) in &schema.types {
         for key in &of.keys {
@@ -130,7 +131,7 @@ struct FieldSetWalk<'w, 'a> {
     by: FieldSetDirective,
     coordinate: &'w str,
     uses: &'w mut FieldUses,
-    errors: &'w mut CompositionErrors,
+    errors: &'w mut Diagnostics,
     is_extended: bool,
 }
 
@@ -261,6 +262,6 @@ impl<'w, 'a> FieldSetWalk<'w, 'a> {
         let service = &self.schema.name;
         let message =
             format!("{} at \"{}\" of \"{service}\": {what}.", self.by.directive_name(), self.coordinate);
-        self.errors.add(code, &[service], self.coordinate, message, hint);
+        self.errors.report(code, &[service], self.coordinate, message, hint);
     }
 }

@@ -1,8 +1,9 @@
 //! Checks that visible elements do not depend on elements hidden by `@inaccessible`.
 
+use diagnostics::Diagnostics;
 use graphql_tools::parser::schema::Value as AstValue;
 
-use super::error::{CompositionErrorKind, CompositionErrors};
+use super::error::{CompositionErrorKind, ReportError};
 use super::merged_schema::{MergedType, MergedTypes};
 use super::model::{
     ElementMetadata, SchemaValue, SubgraphInput, SubgraphName, SubgraphSchema, SubgraphTypeKind, TypeRef,
@@ -12,7 +13,7 @@ use super::model::{
 pub(super) fn check_inaccessible<'a>(
     schemas: &[SubgraphSchema<'a>],
     types: &MergedTypes<'a>,
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let is_anything_hidden = types.values().any(|of| {
         of.metadata.is_inaccessible
@@ -52,7 +53,7 @@ pub(super) fn check_inaccessible<'a>(
 struct HiddenElements<'h, 'a> {
     schemas: &'h [SubgraphSchema<'a>],
     types: &'h MergedTypes<'a>,
-    errors: &'h mut CompositionErrors,
+    errors: &'h mut Diagnostics,
 }
 
 impl<'a> HiddenElements<'_, 'a> {
@@ -179,6 +180,6 @@ impl<'a> HiddenElements<'_, 'a> {
         let has = |schema: &&SubgraphSchema<'_>| schema.types.contains_key(owner);
         let services: Vec<&SubgraphName> =
             self.schemas.iter().filter(has).map(|schema| &schema.name).collect();
-        self.errors.add(code, &services, at, message, hint);
+        self.errors.report(code, &services, at, message, hint);
     }
 }

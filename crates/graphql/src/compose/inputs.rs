@@ -3,7 +3,7 @@
 use graphql_tools::parser::schema::Value as AstValue;
 use indexmap::IndexMap;
 
-use super::error::{CompositionErrorKind, quote_names};
+use super::error::{CompositionErrorKind, ReportError, quote_names};
 use super::merge::SchemaMerger;
 use super::merged_schema::MergedInput;
 use super::model::{ElementMetadata, SchemaValue, SubgraphInput, SubgraphType};
@@ -27,7 +27,7 @@ pub(super) fn merge_input_fields<'a>(
         let services = merger.services(each.iter().map(|&(source, _)| source));
         let message = format!("No field of the input type \"{name}\" exists in all services that use it.");
         let hint = "give it the same fields in all services, or rename it in one";
-        merger.errors.add(CompositionErrorKind::EmptyMergedInputType, &services, name, message, hint);
+        merger.errors.report(CompositionErrorKind::EmptyMergedInputType, &services, name, message, hint);
     }
     let joined = |input: &str, of: &SubgraphInput<'a>| {
         let types =
@@ -158,7 +158,7 @@ fn report_difference<'a>(
         .map(|&(source, input)| format!("{} in \"{}\"", written(input), merger.service(source)))
         .collect();
     let message = format!("The {what} of \"{coordinate}\" is {}.", said.join(", but "));
-    merger.errors.add(code, &services, coordinate, message, hint);
+    merger.errors.report(code, &services, coordinate, message, hint);
 }
 
 fn report_missing<'a>(
@@ -179,7 +179,7 @@ fn report_missing<'a>(
         InputKind::Argument => CompositionErrorKind::RequiredArgumentMissingInSomeSubgraph,
         InputKind::Field => CompositionErrorKind::RequiredInputFieldMissingInSomeSubgraph,
     };
-    merger.errors.add(
+    merger.errors.report(
         code,
         &merger.services(all),
         coordinate,

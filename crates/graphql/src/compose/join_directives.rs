@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use diagnostics::Diagnostics;
 use graphql_tools::parser::Pos;
 use graphql_tools::parser::schema::{
     Definition, Directive, Document, Field, InputValue, Type, TypeDefinition, Value,
@@ -10,7 +11,7 @@ use graphql_tools::parser::schema::{
 
 use super::check::is_label;
 use super::directive_names::{directive_argument, string_value};
-use super::error::{CompositionErrorKind, CompositionErrors};
+use super::error::{CompositionErrorKind, ReportError};
 use super::selection::{FieldSetSelection, SelectedElement};
 use super::subgraph_reader::is_built_in;
 
@@ -21,7 +22,7 @@ type AppliedDirectives<'a> = Directive<'a, &'a str>;
 pub(super) fn check_join_directives<'a>(
     document: &Document<'a, &'a str>,
     graphs: &HashSet<&'a str>,
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let types = || {
         document.definitions.iter().filter_map(|definition| match definition {
@@ -49,7 +50,7 @@ pub(super) fn check_join_directives<'a>(
 struct JoinDirectives<'d, 'a> {
     graphs: &'d HashSet<&'a str>,
     types: HashMap<&'a str, &'d DirectivesByService<'a>>,
-    errors: &'d mut CompositionErrors,
+    errors: &'d mut Diagnostics,
 }
 
 /// The element that directives are applied to: its coordinate, the type that contains it, and the type of a
@@ -217,7 +218,7 @@ impl<'a> JoinDirectives<'_, 'a> {
 
     fn report_error(&mut self, code: CompositionErrorKind, coordinate: &str, what: &str, position: Pos) {
         let hint = "use the unmodified output of a composition";
-        self.errors.add(code, &[], coordinate, format!("\"{coordinate}\" {what}."), hint);
+        self.errors.report(code, &[], coordinate, format!("\"{coordinate}\" {what}."), hint);
         self.errors.set_position(position.line, position.column);
     }
 }

@@ -1,8 +1,9 @@
 //! Merging of the services' schemas: types with the same name become one type.
 
+use diagnostics::Diagnostics;
 use indexmap::IndexMap;
 
-use super::error::{CompositionErrorKind, CompositionErrors, quote_names};
+use super::error::{CompositionErrorKind, ReportError, quote_names};
 use super::fields;
 use super::inputs;
 use super::merged_schema::{MergedType, MergedTypes, MergedValue};
@@ -13,7 +14,7 @@ use super::relations::TypeRelations;
 pub(super) struct SchemaMerger<'s, 'a> {
     pub(super) schemas: &'s [SubgraphSchema<'a>],
     pub(super) relations: TypeRelations<'a>,
-    pub(super) errors: &'s mut CompositionErrors,
+    pub(super) errors: &'s mut Diagnostics,
 }
 
 impl<'s, 'a> SchemaMerger<'s, 'a> {
@@ -82,7 +83,7 @@ impl<'s, 'a> SchemaMerger<'s, 'a> {
             format!("{} in \"{}\"", describe_kind(of), self.service(source))
         };
         let said: Vec<String> = each.iter().map(said).collect();
-        self.errors.add(
+        self.errors.report(
             CompositionErrorKind::TypeKindMismatch,
             &self.services(each.iter().map(|&(source, _)| source)),
             name,
@@ -103,7 +104,7 @@ impl<'s, 'a> SchemaMerger<'s, 'a> {
         let services = self.services(each.iter().map(|&(source, _)| source));
         let by = quote_names(services.iter().map(|name| &***name));
         let message = format!("\"{name}\" is extended by {by}, but no service defines it.");
-        self.errors.add(
+        self.errors.report(
             CompositionErrorKind::ExtensionWithNoBase,
             &services,
             name,
@@ -146,7 +147,7 @@ impl<'s, 'a> SchemaMerger<'s, 'a> {
             let services = self.services(each.iter().map(|&(source, _)| source));
             let message = format!("No value of the enum \"{name}\" exists in all services that use it.");
             let hint = "give it the same values in all services, or rename it in one";
-            self.errors.add(CompositionErrorKind::EmptyMergedEnumType, &services, name, message, hint);
+            self.errors.report(CompositionErrorKind::EmptyMergedEnumType, &services, name, message, hint);
         }
         values
     }
@@ -166,7 +167,7 @@ impl<'s, 'a> SchemaMerger<'s, 'a> {
             quote_names(lacks.map(|source| &**self.service(source))),
         );
         let hint = format!("add \"{value}\" to that service, or mark it with @inaccessible");
-        self.errors.add(
+        self.errors.report(
             CompositionErrorKind::EnumValueMismatch,
             &services,
             format!("{name}.{value}"),

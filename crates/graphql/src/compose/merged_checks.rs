@@ -1,6 +1,8 @@
 //! Checks of the merged types: interfaces are implemented, and `Query` has fields.
 
-use super::error::{CompositionErrorKind, CompositionErrors, quote_names};
+use diagnostics::Diagnostics;
+
+use super::error::{CompositionErrorKind, ReportError, quote_names};
 use super::merged_schema::{MergedType, MergedTypes};
 use super::model::{SubgraphName, SubgraphSchema, SubgraphTypeKind};
 use super::relations::TypeRelations;
@@ -10,12 +12,12 @@ pub(super) fn check_merged_types<'a>(
     schemas: &[SubgraphSchema<'a>],
     relations: &TypeRelations<'a>,
     types: &MergedTypes<'a>,
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     if types.get("Query").is_none_or(|of| of.fields.is_empty()) {
         let services: Vec<&SubgraphName> = schemas.iter().map(|schema| &schema.name).collect();
         let message = "No service has a field of \"Query\".";
-        errors.add(
+        errors.report(
             CompositionErrorKind::NoQueries,
             &services,
             "Query",
@@ -42,7 +44,7 @@ fn check_implements<'a>(
     relations: &TypeRelations<'a>,
     (name, of): (&str, &MergedType<'a>),
     (interface, wanted): (&str, &MergedType<'a>),
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let having = |name: &str, field: &str| -> Vec<&SubgraphName> {
         let has = |schema: &&SubgraphSchema<'_>| {
@@ -58,7 +60,7 @@ fn check_implements<'a>(
             let message = format!(
                 "The interface \"{interface}\" has \"{field}\" in {listed_by}, but \"{name}\", which implements it, does not have it in any service."
             );
-            errors.add(
+            errors.report(
                 CompositionErrorKind::InterfaceFieldNoImplem,
                 &by,
                 &at,
@@ -72,7 +74,7 @@ fn check_implements<'a>(
                 "\"{at}\" is of type {}, which is incompatible with \"{interface}.{field}\": {}.",
                 found.type_ref, wanted.type_ref
             );
-            errors.add(
+            errors.report(
                 CompositionErrorKind::InvalidGraphql,
                 &having(name, field),
                 at,
@@ -89,7 +91,7 @@ fn check_interface_object(
     schemas: &[SubgraphSchema<'_>],
     name: &str,
     of: &MergedType<'_>,
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let sources = of.sources.iter().map(|&source| &schemas[source]);
     let is_object =
@@ -99,7 +101,7 @@ fn check_interface_object(
     if objects.len() == of.sources.len() {
         let message =
             format!("\"{name}\" has @interfaceObject in every service: no service defines the interface.");
-        errors.add(
+        errors.report(
             CompositionErrorKind::InterfaceObjectUsageError,
             &services,
             name,
@@ -118,7 +120,7 @@ fn check_interface_object(
                 schema.name
             );
             let hint = format!("remove \"{other}\" from that schema");
-            errors.add(
+            errors.report(
                 CompositionErrorKind::InterfaceObjectUsageError,
                 &[&schema.name],
                 *other,
@@ -135,7 +137,7 @@ fn check_interface_keys(
     types: &MergedTypes<'_>,
     name: &str,
     of: &MergedType<'_>,
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let all =
         types.iter().filter(|(_, of)| of.kind == SubgraphTypeKind::Object && of.interfaces.contains(name));
@@ -155,7 +157,7 @@ fn check_interface_keys(
             );
             let hint =
                 "add the types to that service with the same @key, or mark the key with resolvable: false";
-            errors.add(
+            errors.report(
                 CompositionErrorKind::InterfaceKeyMissingImplementationType,
                 &[service],
                 name,

@@ -10,7 +10,8 @@ mod error_messages;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use super::error::CompositionErrors;
+use diagnostics::Diagnostics;
+
 use super::merged_schema::{JoinField, MergedTypes};
 use super::model::{SubgraphField, SubgraphSchema, SubgraphType, SubgraphTypeKind};
 use super::selection::{FieldSetSelection, SelectedElement};
@@ -25,7 +26,7 @@ const MAX_KEY_DEPTH: usize = 4;
 pub(super) fn check_satisfiability<'a>(
     schemas: &[SubgraphSchema<'a>],
     types: &MergedTypes<'a>,
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let fields = types.values().flat_map(|of| of.fields.values());
     let has_labels = fields.flat_map(|field| &field.join).any(|join| join.label.is_some());
@@ -116,7 +117,7 @@ struct Satisfiability<'s, 'a> {
 }
 
 impl<'s, 'a> Satisfiability<'s, 'a> {
-    fn check_all(&mut self, errors: &mut CompositionErrors) {
+    fn check_all(&mut self, errors: &mut Diagnostics) {
         for root in ["Query", "Mutation", "Subscription"] {
             let Some(name) = self.types.get_index_of(root) else { continue };
             let places =
@@ -142,7 +143,7 @@ impl<'s, 'a> Satisfiability<'s, 'a> {
         }
     }
 
-    fn check_state(&mut self, index: usize, errors: &mut CompositionErrors) {
+    fn check_state(&mut self, index: usize, errors: &mut Diagnostics) {
         let ReachState { type_index: of, services: places, .. } = &self.states[index];
         let of = *of;
         let Some((&name, merged)) = self.types.get_index(of) else { return };

@@ -3,6 +3,7 @@
 
 mod elements;
 
+use diagnostics::Diagnostics;
 use graphql_tools::parser::schema::{
     Definition, Directive, Document, SchemaDefinition, TypeDefinition, TypeExtension,
 };
@@ -10,7 +11,7 @@ use indexmap::IndexMap;
 use indexmap::map::Entry;
 
 use super::directive_names::{DirectiveMeaning, SchemaDirectives, directive_argument, string_value};
-use super::error::{CompositionErrorKind, CompositionErrors};
+use super::error::{CompositionErrorKind, ReportError};
 use super::model::{
     ElementMetadata, EntityKey, SchemaValue, SubgraphName, SubgraphSchema, SubgraphType, SubgraphTypeKind,
 };
@@ -29,14 +30,14 @@ pub(super) fn read_schema<'a>(
     name: &SubgraphName,
     graph: String,
     sdl: &'a str,
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) -> Option<SubgraphSchema<'a>> {
     let document = match graphql_tools::parser::parse_schema::<&'a str>(sdl) {
         Ok(document) => document,
         Err(error) => {
             let error = error.to_string();
             let error = error.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ");
-            errors.add(
+            errors.report(
                 CompositionErrorKind::InvalidGraphql,
                 &[name],
                 "",
@@ -101,7 +102,7 @@ struct SubgraphReader<'r, 'a> {
     names: SchemaDirectives,
     roots: Vec<(&'a str, &'static str)>,
     own_directives: Vec<&'a str>,
-    errors: &'r mut CompositionErrors,
+    errors: &'r mut Diagnostics,
     types: IndexMap<&'a str, SubgraphType<'a>>,
 }
 
@@ -192,7 +193,7 @@ impl<'a> SubgraphReader<'_, 'a> {
                 self.service
             );
             let hint = "rename it: \"__\" is reserved for GraphQL, and \"join__\" for supergraphs";
-            self.errors.add(CompositionErrorKind::InvalidGraphql, &[self.service], name, message, hint);
+            self.errors.report(CompositionErrorKind::InvalidGraphql, &[self.service], name, message, hint);
             return None;
         }
         let usual = self.standard_name(name);
@@ -202,7 +203,7 @@ impl<'a> SubgraphReader<'_, 'a> {
                 "Mutation" => CompositionErrorKind::RootMutationUsed,
                 _ => CompositionErrorKind::RootSubscriptionUsed,
             };
-            self.errors.add(
+            self.errors.report(
                 code,
                 &[self.service],
                 name,
@@ -231,7 +232,7 @@ impl<'a> SubgraphReader<'_, 'a> {
     fn report_duplicate(&mut self, coordinate: &str, what: &str) {
         let message =
             format!("The schema of \"{}\" defines the {what} \"{coordinate}\" twice.", self.service);
-        self.errors.add(
+        self.errors.report(
             CompositionErrorKind::InvalidGraphql,
             &[self.service],
             coordinate,
@@ -306,7 +307,7 @@ impl<'a> SubgraphReader<'_, 'a> {
             }
         }
         for (coordinate, named) in unknown {
-            self.errors.add(
+            self.errors.report(
                 CompositionErrorKind::InvalidGraphql,
                 &[self.service],
                 &coordinate,

@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use diagnostics::{Diagnostic, Diagnostics};
 use graphql_tools::parser::schema::{Definition, Directive, Document, TypeDefinition, Value};
 
 use super::directive_names::{directive_argument, string_value};
-use super::error::{CompositionError, CompositionErrorKind, CompositionErrors};
+use super::error::{CompositionErrorKind, ReportError};
 use super::{Supergraph, join_directives, sdl_text as source};
 
 /// The versions of the join specification that the planner supports.
@@ -16,8 +17,8 @@ const JOIN_VERSIONS: &[&str] = &["v0.2", "v0.3", "v0.4", "v0.5"];
 const SECURITY_FEATURES: &[&str] = &["inaccessible"];
 
 /// Reads a supergraph.
-pub fn read_supergraph(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
-    let mut errors = CompositionErrors::default();
+pub fn read_supergraph(sdl: &str) -> Result<Supergraph, Vec<Diagnostic>> {
+    let mut errors = Diagnostics::default();
     let parsed = if source::is_too_deep(sdl) {
         Err("its brackets are nested too deeply".to_owned())
     } else {
@@ -28,7 +29,7 @@ pub fn read_supergraph(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
         Err(error) => {
             let error = error.lines().filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join(" ");
             let message = format!("The supergraph is not valid GraphQL: {error}");
-            errors.add(
+            errors.report(
                 CompositionErrorKind::InvalidGraphql,
                 &[],
                 "",
@@ -43,21 +44,21 @@ pub fn read_supergraph(sdl: &str) -> Result<Supergraph, Vec<CompositionError>> {
     if services.is_empty() || !features.iter().any(|feature| feature.name == "join") {
         let message = "The schema is not a supergraph: it does not link to a join specification, or has no services in `join__Graph`.";
         let hint = "compose a supergraph of the services' schemas, or list the services in the route so that the gateway composes them";
-        errors.add(CompositionErrorKind::InvalidGraphql, &[], "", message, hint);
+        errors.report(CompositionErrorKind::InvalidGraphql, &[], "", message, hint);
     }
     for feature in features {
         let LinkedSpecification { name, version, is_security } = feature;
         if name == "join" && !JOIN_VERSIONS.contains(&version) {
             let message = format!("The supergraph uses join {version}, which the gateway doesn't support.");
             let hint = format!("compose it for one of these versions: {}", JOIN_VERSIONS.join(", "));
-            errors.add(CompositionErrorKind::UnknownLinkVersion, &[], "", message, hint);
+            errors.report(CompositionErrorKind::UnknownLinkVersion, &[], "", message, hint);
         }
         if is_security && !SECURITY_FEATURES.contains(&name) {
             let message = format!(
                 "The supergraph requires \"{name}\" for its security, which the gateway would not enforce."
             );
             let hint = "protect the route or the services instead, and compose the supergraph without it";
-            errors.add(CompositionErrorKind::UnsupportedLinkedFeature, &[], "", message, hint);
+            errors.report(CompositionErrorKind::UnsupportedLinkedFeature, &[], "", message, hint);
         }
     }
     if errors.is_empty() {

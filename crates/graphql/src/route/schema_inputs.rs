@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use diagnostics::{Diagnostic, DiagnosticLocation, Diagnostics};
 use services::{GraphqlServiceConfig, ServiceSet};
 
 use super::remote_schemas::{IntrospectedService, RemoteSchemas};
-use crate::compose::{CompositionError, ServiceSchema, compose, read_supergraph};
+use crate::compose::{ServiceSchema, compose, read_supergraph};
 use crate::config::GraphqlLimits;
 use crate::plan::QueryPlanner;
-use crate::schema::mistake::{
-    SchemaMistake, SchemaMistakeKind as Wrong, SchemaMistakeLocation, SchemaMistakes, SchemaWarning,
-};
+use crate::schema::diagnostic::SchemaErrorKind;
 use crate::schema::{self, SchemaDeclarations, SchemaDescription, SchemaSource};
 use crate::serve::DocumentFile;
 use crate::subgraph::{Subgraph, SubgraphBindings, SubgraphProtocol};
@@ -61,7 +60,7 @@ pub(crate) enum ServiceTypesOrigin {
 pub(crate) struct ReadySchema {
     pub(crate) planner: QueryPlanner,
     /// The parts that could not be mapped.
-    pub(crate) warnings: Vec<SchemaWarning>,
+    pub(crate) warnings: Vec<Diagnostic>,
 }
 
 impl SchemaInputs {
@@ -89,10 +88,7 @@ impl SchemaInputs {
     ///
     /// # Errors
     /// All mistakes in the schema.
-    pub(crate) fn build_schema(
-        &self,
-        known: &RemoteSchemas,
-    ) -> Result<Option<ReadySchema>, Vec<SchemaMistake>> {
+    pub(crate) fn build_schema(&self, known: &RemoteSchemas) -> Result<Option<ReadySchema>, Vec<Diagnostic>> {
         let (supergraph, subgraphs, findings) = match &self.types_origin {
             TypesOrigin::Supergraph(file, text, remotes) => {
                 (text.to_string(), read_subgraphs(file, text, remotes)?, Vec::new())
@@ -127,25 +123,22 @@ impl SchemaInputs {
 
     /// Reports a supergraph that the planner rejects. A supergraph composed elsewhere may be of an
     /// unsupported kind; one composed here should never be rejected.
-    fn planner_rejection(&self, why: String) -> Vec<SchemaMistake> {
-        let mut mistakes = SchemaMistakes::default();
+    fn planner_rejection(&self, why: String) -> Vec<Diagnostic> {
+        let mut mistakes = Diagnostics::default();
         let at = match &self.types_origin {
-            TypesOrigin::Supergraph(file, ..) => {
-                SchemaMistakeLocation::Text { file: file.clone(), line: 0, column: 0 }
-            }
-            TypesOrigin::Services(_) => SchemaMistakeLocation::Route("/services".to_owned()),
+            TypesOrigin::Supergraph(file, ..) => DiagnosticLocation::in_file(&**file, 0, 0),
+            TypesOrigin::Services(_) => "/services".into(),
         };
-        mistakes.add(Wrong::Supergraph, at, format!("the planner rejects it: {why}"), "");
+        mistakes.add(SchemaErrorKind::Supergraph, at, format!("the planner rejects it: {why}"), "");
         mistakes.into_vec()
     }
 }
 
 /// Composes the services' schemas into one supergraph.
-fn compose_subgraphs(subgraphs: &[Subgraph]) -> Result<String, Vec<SchemaMistake>> {
+fn compose_subgraphs(subgraphs: &[Subgraph]) -> Result<String, Vec<Diagnostic>> {
     let parts: Vec<ServiceSchema<'_>> =
         subgraphs.iter().map(|part| ServiceSchema { name: &part.name, sdl: &part.sdl }).collect();
-    let supergraph = compose(&parts)
-        .map_err(|errors| to_mistakes(errors, &SchemaMistakeLocation::Route("/services".to_owned())))?;
+    let supergraph = compose(&parts).map_err(|errors| locate_errors(errors, &"/services".into()))?;
     Ok(supergraph.sdl)
 }
 
@@ -166,20 +159,20 @@ impl ServiceTypesOrigin {
 
 impl ReadySchema {
     /// Checks that each of the operator's documents can be planned.
-    fn check_documents(&self, listed: &[DocumentFile]) -> Result<(), Vec<SchemaMistake>> {
-        let mut mistakes = SchemaMistakes::default();
+    fn check_documents(&self, listed: &[DocumentFile]) -> Result<(), Vec<Diagnostic>> {
+        let mut mistakes = Diagnostics::default();
         for document in listed {
             for name in document.operations() {
                 let errors = self.planner.plan(&document.text, name.as_deref()).err();
                 for error in errors.iter().flat_map(|errors| errors.iter()) {
                     let (line, column) = error.locations.first().copied().unwrap_or_default();
                     let (line, column) = (line as usize, column as usize);
-                    let at = SchemaMistakeLocation::Text { file: document.file.clone(), line, column };
-                    mistakes.add(Wrong::Document, at, error.message.clone(), "");
+                    let at = DiagnosticLocation::in_file(&*document.file, line, column);
+                    mistakes.add(SchemaErrorKind::Document, at, error.message.clone(), "");
                 }
             }
         }
-        if mistakes.is_empty() { Ok(()) } else { Err(mistakes.into_vec()) }
+        mistakes.into_result(())
     }
 }
 
@@ -188,37 +181,35 @@ fn read_subgraphs(
     file: &str,
     text: &str,
     remotes: &RemoteServices,
-) -> Result<Vec<Subgraph>, Vec<SchemaMistake>> {
-    let at = || SchemaMistakeLocation::Text { file: file.into(), line: 0, column: 0 };
-    let supergraph = read_supergraph(text).map_err(|errors| to_mistakes(errors, &at()))?;
-    let (mut subgraphs, mut mistakes) = (Vec::new(), SchemaMistakes::default());
+) -> Result<Vec<Subgraph>, Vec<Diagnostic>> {
+    let at = || DiagnosticLocation::in_file(file, 0, 0);
+    let supergraph = read_supergraph(text).map_err(|errors| locate_errors(errors, &at()))?;
+    let (mut subgraphs, mut mistakes) = (Vec::new(), Diagnostics::default());
     for name in supergraph.services {
         let Some((_, remote)) = remotes.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) else {
             let message = format!("the subgraph `{name}` is not a GraphQL service in the config");
             let hint = format!("write it under `services`: `{name}: {{ url: ..., graphql: {{}} }}`");
-            mistakes.add(Wrong::Supergraph, at(), message, hint);
+            mistakes.add(SchemaErrorKind::Supergraph, at(), message, hint);
             continue;
         };
         let (path, bindings) = (remote.config.path.as_str().into(), Arc::new(SubgraphBindings::default()));
         let kind = SubgraphProtocol::Remote { path, bindings, is_federated: true };
         subgraphs.push(Subgraph { name, sdl: String::new(), kind });
     }
-    if mistakes.is_empty() { Ok(subgraphs) } else { Err(mistakes.into_vec()) }
+    mistakes.into_result(subgraphs)
 }
 
-/// Converts composition errors to mistakes, at a location.
-fn to_mistakes(errors: Vec<CompositionError>, at: &SchemaMistakeLocation) -> Vec<SchemaMistake> {
-    let mistake = |error: CompositionError| {
-        let CompositionError { code, message, hint, position: (line, column), .. } = error;
-        let at = match at {
-            SchemaMistakeLocation::Text { file, .. } => {
-                SchemaMistakeLocation::Text { file: file.clone(), line, column }
-            }
+/// Locates composition errors, either in a file or at a place in the config.
+fn locate_errors(errors: Vec<Diagnostic>, at: &DiagnosticLocation) -> Vec<Diagnostic> {
+    let locate = |error: Diagnostic| {
+        let (line, column) = error.location.line_and_column();
+        let location = match at {
+            DiagnosticLocation::Source(at) => DiagnosticLocation::in_file(&at.file, line, column),
             other => other.clone(),
         };
-        SchemaMistake { location: at, message, hint, code: code.code() }
+        Diagnostic { location, ..error }
     };
-    errors.into_iter().map(mistake).collect()
+    errors.into_iter().map(locate).collect()
 }
 
 /// Returns the origins of the schemas of a route's services.
@@ -227,13 +218,13 @@ pub(crate) fn schema_origins(
     services: &ServiceSet,
     documents: &ServiceDocuments,
     remotes: &RemoteServices,
-) -> Result<Vec<(Box<str>, ServiceTypesOrigin)>, Vec<SchemaMistake>> {
-    let (mut origins, mut mistakes) = (Vec::new(), SchemaMistakes::default());
+) -> Result<Vec<(Box<str>, ServiceTypesOrigin)>, Vec<Diagnostic>> {
+    let (mut origins, mut mistakes) = (Vec::new(), Diagnostics::default());
     for (number, name) in names.iter().enumerate() {
-        let at = SchemaMistakeLocation::Route(format!("/services/{number}"));
+        let at = DiagnosticLocation::from(format!("/services/{number}"));
         let Some(service) = services.get(name) else {
             mistakes.add(
-                Wrong::Service,
+                SchemaErrorKind::Service,
                 at,
                 format!("there is no service `{name}`"),
                 "write it under `services:`",
@@ -257,11 +248,11 @@ pub(crate) fn schema_origins(
             (None, None) => {
                 let message = format!("the service `{name}` has no API description");
                 let hint = "name its OpenAPI document under `openapi`, or write `graphql: {}` if it is a GraphQL service";
-                mistakes.add(Wrong::Service, at, message, hint);
+                mistakes.add(SchemaErrorKind::Service, at, message, hint);
                 continue;
             }
         };
         origins.push(((&**service.name()).into(), origin));
     }
-    if mistakes.is_empty() { Ok(origins) } else { Err(mistakes.into_vec()) }
+    mistakes.into_result(origins)
 }

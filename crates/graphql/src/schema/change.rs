@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use diagnostics::{DiagnosticLocation, Diagnostics, SourceDocument};
 use json::pointer::append_step;
 use services::config::did_you_mean;
 
 use super::declaration::{FieldChange, SchemaDeclarations, TypeChange};
+use super::diagnostic::SchemaErrorKind;
 use super::graphql_names;
-use super::mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes};
 use super::model::{
     BUILT_IN_SCALARS, MUTATION, ModelField, ModelProtocol, ModelTypeShape, QUERY, ServiceModel,
 };
@@ -16,15 +17,15 @@ use super::model::{
 pub(super) type TypeChanges<'a> = HashMap<(usize, Box<str>), &'a TypeChange>;
 
 /// The location of a change in the file of links.
-fn change_location(parts: &[&str]) -> SchemaMistakeLocation {
-    SchemaMistakeLocation::Links(parts.iter().map(|part| append_step("", part)).collect())
+fn change_location(parts: &[&str]) -> DiagnosticLocation {
+    SourceDocument::Links.at(parts.iter().map(|part| append_step("", part)).collect::<String>())
 }
 
 /// Applies the changes. Changes to linked fields are applied when the links are added.
 pub(super) fn apply_changes<'a>(
     models: &mut [ServiceModel],
     declared: &'a SchemaDeclarations,
-    mistakes: &mut SchemaMistakes,
+    mistakes: &mut Diagnostics,
 ) -> TypeChanges<'a> {
     let mut changes = TypeChanges::new();
     let mut of_fields: Vec<(usize, Box<str>, Box<str>, &FieldChange)> = Vec::new();
@@ -33,7 +34,7 @@ pub(super) fn apply_changes<'a>(
         let found: Vec<(usize, Box<str>)> = if [QUERY, MUTATION].contains(&&**name) {
             if change.rename.is_some() || change.hide {
                 mistakes.add(
-                    SchemaMistakeKind::Type,
+                    SchemaErrorKind::Type,
                     change_location(&place),
                     format!("`{name}` can't be renamed or hidden"),
                     "change its `fields` instead",
@@ -46,7 +47,7 @@ pub(super) fn apply_changes<'a>(
                 Some(found) => vec![found],
                 None => {
                     mistakes.add(
-                        SchemaMistakeKind::Type,
+                        SchemaErrorKind::Type,
                         change_location(&place),
                         format!("there is no type `{name}`"),
                         type_name_hint(models, name),
@@ -64,7 +65,7 @@ pub(super) fn apply_changes<'a>(
                 models[*number].service
             );
             mistakes.add(
-                SchemaMistakeKind::Type,
+                SchemaErrorKind::Type,
                 change_location(&place),
                 message,
                 "change it in the service itself",
@@ -85,7 +86,7 @@ pub(super) fn apply_changes<'a>(
                         "`{name}.{field}` belongs to `{service}`, a federated subgraph: it can't be changed"
                     );
                     mistakes.add(
-                        SchemaMistakeKind::Type,
+                        SchemaErrorKind::Type,
                         change_location(&["types", name, "fields", field]),
                         message,
                         "change it in the service itself",
@@ -98,7 +99,7 @@ pub(super) fn apply_changes<'a>(
                     let hint = did_you_mean(field, names.iter().copied());
                     let hint = hint.unwrap_or_else(|| "use one of its fields".to_owned());
                     mistakes.add(
-                        SchemaMistakeKind::Type,
+                        SchemaErrorKind::Type,
                         change_location(&["types", name, "fields", field]),
                         message,
                         hint,
@@ -183,7 +184,7 @@ fn will_be_linked(
 }
 
 /// Reports invalid and conflicting names.
-fn check_names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes: &mut SchemaMistakes) {
+fn check_names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes: &mut Diagnostics) {
     let is_name = |name: &str| graphql_names::valid_name(name) == name;
     for (name, change) in &declared.types {
         let fields =
@@ -196,12 +197,7 @@ fn check_names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes:
                 };
                 let hint =
                     "a name consists of letters, digits and `_`, and does not begin with a digit or `__`";
-                mistakes.add(
-                    SchemaMistakeKind::Type,
-                    place,
-                    format!("`{renamed}` is not a valid name"),
-                    hint,
-                );
+                mistakes.add(SchemaErrorKind::Type, place, format!("`{renamed}` is not a valid name"), hint);
             }
         }
     }
@@ -237,7 +233,7 @@ fn check_names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes:
                 let message =
                     format!("two types would be called `{}`; one belongs to `{}`", it.name, model.service);
                 mistakes.add(
-                    SchemaMistakeKind::Type,
+                    SchemaErrorKind::Type,
                     type_renamed(&it.name),
                     message,
                     "`rename` one of them to something else",
@@ -250,7 +246,7 @@ fn check_names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes:
                 if !is_new {
                     let message = format!("two fields of `{}` would be called `{}`", it.name, field.name);
                     mistakes.add(
-                        SchemaMistakeKind::Type,
+                        SchemaErrorKind::Type,
                         field_renamed((key, &it.original_name), &field.name),
                         message,
                         "`rename` one of them to something else",
@@ -262,7 +258,7 @@ fn check_names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes:
             {
                 let message = format!("all fields of `{}` are hidden", it.name);
                 mistakes.add(
-                    SchemaMistakeKind::Type,
+                    SchemaErrorKind::Type,
                     change_location(&["types"]),
                     message,
                     "keep one visible, or hide the type itself",
@@ -272,7 +268,7 @@ fn check_names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes:
             if !it.is_hidden && !objects.is_empty() && objects.iter().all(|key| model.is_hidden(key)) {
                 let message = format!("all possible types of `{}` are hidden", it.name);
                 mistakes.add(
-                    SchemaMistakeKind::Type,
+                    SchemaErrorKind::Type,
                     change_location(&["types"]),
                     message,
                     "keep one visible, or hide the type itself",

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{SchemaDeclarations, SchemaDescription, SchemaSource, build_subgraphs};
-use crate::compose::{CompositionErrorKind, ServiceSchema, compose};
+use crate::compose::{ServiceSchema, compose};
 
 #[test]
 fn any_document_text_yields_a_schema() {
@@ -48,7 +48,7 @@ fn check_composes(text: &str) {
     for it in made {
         let Err(errors) = compose(&[ServiceSchema { name: &it.name, sdl: &it.sdl }]) else { continue };
         // A service without queries has no schema on its own.
-        let is_fine = errors.iter().all(|error| error.code == CompositionErrorKind::NoQueries);
+        let is_fine = errors.iter().all(|error| error.code == Some("NO_QUERIES"));
         assert!(is_fine, "{errors:?}\n{}", it.sdl);
     }
 }

@@ -7,14 +7,15 @@
 
 mod call;
 
+use diagnostics::{Diagnostic, Diagnostics, SourceDocument};
 use indexmap::{IndexMap, IndexSet};
 use json::pointer::append_step;
 use services::config::did_you_mean;
 
 use super::change::{TypeChanges, change_field, find_type, type_name_hint};
 use super::declaration::{LinkDeclaration, SchemaDeclarations};
+use super::diagnostic::{SchemaErrorKind, document_warning};
 use super::graphql_names;
-use super::mistake::{SchemaMistakeKind, SchemaMistakeLocation, SchemaMistakes, SchemaWarning};
 use super::model::{
     DocumentLink, KeyedCalls, LinkParameter, MUTATION, ModelField, ModelFieldSource, ModelFields,
     ModelTypeRef, ModelTypeShape, QUERY, ServiceModel, StubType,
@@ -54,17 +55,12 @@ pub(super) fn add_declared_links(
     models: &mut [ServiceModel],
     links: &SchemaDeclarations,
     changes: &TypeChanges<'_>,
-    mistakes: &mut SchemaMistakes,
+    mistakes: &mut Diagnostics,
 ) {
     for (name, declaration) in &links.links {
         let place = append_step("/links", name);
         if let Err((member, message, hint)) = add_declared_link(models, name, declaration, changes) {
-            mistakes.add(
-                SchemaMistakeKind::Link,
-                SchemaMistakeLocation::Links(place + member),
-                message,
-                hint,
-            );
+            mistakes.add(SchemaErrorKind::Link, SourceDocument::Links.at(place + member), message, hint);
         }
     }
 }
@@ -73,7 +69,7 @@ pub(super) fn add_declared_links(
 pub(super) fn add_document_links(
     models: &mut [ServiceModel],
     changes: &TypeChanges<'_>,
-    findings: &mut Vec<SchemaWarning>,
+    findings: &mut Vec<Diagnostic>,
 ) {
     for number in 0..models.len() {
         for wish in std::mem::take(&mut models[number].document_links) {
@@ -85,12 +81,8 @@ pub(super) fn add_document_links(
                 add_linked_field(models, number, &wish.owner_key, understood)
             });
             if let Err(why) = result {
-                findings.push(SchemaWarning {
-                    service: models[number].service.clone(),
-                    location: wish.location,
-                    message: format!("{why}: the link is left out"),
-                    hint: String::new(),
-                });
+                let message = format!("{why}: the link is left out");
+                findings.push(document_warning(&models[number].service, wish.location, message, ""));
             }
         }
     }

@@ -3,12 +3,15 @@
 
 use std::collections::{HashMap, HashSet};
 
+use diagnostics::Diagnostic;
+
+use super::diagnostic::document_warning;
 use super::graphql_names;
-use super::mistake::SchemaWarning;
+
 use super::model::{MUTATION, ModelProtocol, ModelTypeShape, QUERY, ServiceModel};
 
 /// Gives every type and every root field a unique name.
-pub(super) fn resolve_name_conflicts(models: &mut [ServiceModel], findings: &mut Vec<SchemaWarning>) {
+pub(super) fn resolve_name_conflicts(models: &mut [ServiceModel], findings: &mut Vec<Diagnostic>) {
     // Federated subgraphs share types by their own rules, and their names can't be used by other services.
     let federated = models.iter().filter(|model| matches!(model.protocol, ModelProtocol::Federated { .. }));
     let mut types: HashSet<String> =
@@ -24,12 +27,9 @@ pub(super) fn resolve_name_conflicts(models: &mut [ServiceModel], findings: &mut
     {
         let service = model.service.clone();
         let mut note = |was: &str, name: &str, key: &str| {
-            findings.push(SchemaWarning {
-                service: service.clone(),
-                location: was.to_owned(),
-                message: format!("another service also has `{was}`: this one is called `{name}`"),
-                hint: format!("to choose another name, write `types: {{ {key} }}` in the file of links"),
-            });
+            let message = format!("another service also has `{was}`: this one is called `{name}`");
+            let hint = format!("to choose another name, write `types: {{ {key} }}` in the file of links");
+            findings.push(document_warning(&service, was, message, hint));
         };
         for (key, it) in &mut model.types {
             if let Some(taken) = fields.get_mut(&**key) {

@@ -7,12 +7,13 @@ mod introspection;
 
 use std::sync::Arc;
 
+use diagnostics::Diagnostic;
 use graphql_tools::parser::schema::{
     Definition, Directive, Document, EnumValue, Field as Written, InputValue, Type as Of, TypeDefinition,
     TypeExtension, Value as AstValue, parse_schema,
 };
 
-use super::mistake::SchemaWarning;
+use super::diagnostic::document_warning;
 use super::model::{
     MUTATION, ModelEnumValue, ModelField, ModelFields, ModelProtocol, ModelType, ModelTypeRef,
     ModelTypeShape, QUERY, ServiceModel,
@@ -33,7 +34,7 @@ pub(super) fn build_model(
     path: &Arc<str>,
     text: &str,
     is_federated: bool,
-) -> Result<(ServiceModel, Vec<SchemaWarning>), String> {
+) -> Result<(ServiceModel, Vec<Diagnostic>), String> {
     let path = Arc::clone(path);
     if text.trim_start().starts_with('{') {
         let mut model = ServiceModel::new(service, ModelProtocol::Graphql { path });
@@ -98,7 +99,7 @@ fn root_type_names(document: &SdlSchema) -> RootTypeNames {
 struct RemoteSchemaReader {
     model: ServiceModel,
     roots: RootTypeNames,
-    warnings: Vec<SchemaWarning>,
+    warnings: Vec<Diagnostic>,
 }
 
 impl RemoteSchemaReader {
@@ -168,12 +169,8 @@ impl RemoteSchemaReader {
 
     fn add_type(&mut self, name: &str, description: Option<&String>, shape: ModelTypeShape) {
         if name == self.roots.subscription {
-            self.warnings.push(SchemaWarning {
-                service: self.model.service.clone(),
-                location: name.to_owned(),
-                message: "subscriptions are left out".to_owned(),
-                hint: String::new(),
-            });
+            let message = "subscriptions are left out";
+            self.warnings.push(document_warning(&self.model.service, name, message, ""));
             return;
         }
         add_or_merge_type(

@@ -9,6 +9,7 @@ mod types;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use diagnostics::Diagnostic;
 use http::Method;
 use json::pointer::{escape_step, unescape_step};
 use openapi::{
@@ -18,7 +19,7 @@ use openapi::{
 use serde_json::Value;
 
 use super::graphql_names;
-use super::mistake::SchemaWarning;
+
 use super::model::{
     DocumentLink, LinkParameter, MUTATION, ModelField, ModelFieldSource, ModelFields, ModelProtocol,
     ModelTypeRef, QUERY, ServiceModel,
@@ -30,10 +31,7 @@ use types::{SchemaLocation, TypeBuilder, ValueDirection};
 const EXCLUDED_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
 /// Builds the model of a service, with warnings about parts of its document that cannot be mapped.
-pub(super) fn build_model(
-    service: &Arc<str>,
-    document: &OpenApiDocument,
-) -> (ServiceModel, Vec<SchemaWarning>) {
+pub(super) fn build_model(service: &Arc<str>, document: &OpenApiDocument) -> (ServiceModel, Vec<Diagnostic>) {
     let mut types = TypeBuilder::new(document, ServiceModel::new(service, ModelProtocol::Rest));
     let names = operation_names(document, &mut types);
     for (operation, name) in document.operations.iter().zip(&names) {

@@ -6,11 +6,11 @@ mod rest;
 
 use std::sync::Arc;
 
+use diagnostics::Diagnostic;
 use openapi::OpenApiDocument;
 use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::Value;
 
-use super::mistake::{SchemaMistake, SchemaWarning};
 use super::{SchemaDeclarations, SchemaDescription, SchemaSource, build_subgraphs};
 use crate::subgraph::{Subgraph, SubgraphBindings, SubgraphProtocol};
 
@@ -20,7 +20,7 @@ type TestServiceSchema<'a> = (&'a str, &'a str);
 fn build_test_subgraphs(
     services: &[TestServiceSchema<'_>],
     links: &str,
-) -> Result<(Vec<Subgraph>, Vec<SchemaWarning>), Vec<SchemaMistake>> {
+) -> Result<(Vec<Subgraph>, Vec<Diagnostic>), Vec<Diagnostic>> {
     let documents: Vec<Option<OpenApiDocument>> = services
         .iter()
         .map(|(_, text)| OpenApiDocument::parse(text).ok().map(|it| it.relative_to("")))
@@ -79,6 +79,6 @@ fn service_bindings<'a>(subgraphs: &'a [Subgraph], service: &str) -> &'a Subgrap
     }
 }
 
-fn warning_texts(findings: &[SchemaWarning]) -> Vec<String> {
-    findings.iter().map(ToString::to_string).collect()
+fn warning_texts(findings: &[Diagnostic]) -> Vec<String> {
+    findings.iter().map(|it| format!("{it:#}")).collect()
 }

@@ -153,7 +153,7 @@ fn replay_guest(recording: &RunRecording, offload: OffloadPool) -> Result<QueryG
     Ok(QueryGuest::new(access, call, offload, limits, recording.safe_only))
 }
 
-fn first_message(problems: &[services::ConfigProblem]) -> String {
+fn first_message(problems: &[diagnostics::Diagnostic]) -> String {
     problems.first().map_or_else(String::new, |problem| problem.message.clone())
 }
 

@@ -7,9 +7,9 @@
 
 use std::collections::HashSet;
 
+use diagnostics::Diagnostic;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::ConfigProblem;
 
 use super::source::ProgramHash;
 use crate::problem::QueryError;
@@ -32,16 +32,16 @@ impl BlockedPrograms {
     ///
     /// # Errors
     /// Entries that are not 64 hexadecimal digits.
-    pub fn new(config: &ProgramsConfig) -> Result<Self, Vec<ConfigProblem>> {
+    pub fn new(config: &ProgramsConfig) -> Result<Self, Vec<Diagnostic>> {
         let (mut blocked, mut problems) = (HashSet::new(), Vec::new());
         for (index, text) in config.blocked.iter().enumerate() {
             match parse_hash(text) {
                 Some(hash) => drop(blocked.insert(hash)),
-                None => problems.push(ConfigProblem {
-                    pointer: format!("/blocked/{index}"),
-                    message: "this is not a SHA-256, which has 64 hexadecimal digits".into(),
-                    hint: "write the output of `sha256sum` for the program's file".into(),
-                }),
+                None => problems.push(Diagnostic::new(
+                    format!("/blocked/{index}"),
+                    "this is not a SHA-256, which has 64 hexadecimal digits",
+                    "write the output of `sha256sum` for the program's file",
+                )),
             }
         }
         if problems.is_empty() { Ok(Self(blocked)) } else { Err(problems) }
@@ -86,7 +86,7 @@ mod tests {
             format!("{}a", "ab".repeat(32)),
         ];
         let problems = BlockedPrograms::new(&ProgramsConfig { blocked: bad.into() }).unwrap_err();
-        let pointers: Vec<_> = problems.iter().map(|problem| &*problem.pointer).collect();
+        let pointers: Vec<_> = problems.iter().map(|problem| problem.location.pointer()).collect();
         assert_eq!(pointers, ["/blocked/0", "/blocked/1", "/blocked/2", "/blocked/3", "/blocked/4"]);
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use diagnostics::Diagnostic;
 use http::Method;
-use services::{ConfigProblem, ServiceSet, UpstreamService};
+use services::{ServiceSet, UpstreamService};
 
 use super::trust::KeyConfig;
 use crate::config::QueryConfig;
@@ -46,7 +47,7 @@ impl CallPermissions {
     pub(crate) fn from_config(
         config: &QueryConfig,
         services: &ServiceSet,
-        problems: &mut Vec<ConfigProblem>,
+        problems: &mut Vec<Diagnostic>,
     ) -> Self {
         let mut known = HashMap::new();
         for (index, name) in config.services.iter().enumerate() {
@@ -54,7 +55,7 @@ impl CallPermissions {
                 Some(service) => drop(known.insert(name.to_ascii_lowercase(), service.clone())),
                 None => {
                     let message = format!("there is no service `{name}`");
-                    problems.push(config_problem(
+                    problems.push(Diagnostic::new(
                         &format!("/services/{index}"),
                         message,
                         "name it under `services:` first",
@@ -66,7 +67,7 @@ impl CallPermissions {
     }
 }
 
-fn parse_methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec<Method> {
+fn parse_methods(config: &QueryConfig, problems: &mut Vec<Diagnostic>) -> Vec<Method> {
     let mut methods = Vec::new();
     for (index, name) in config.methods.iter().enumerate() {
         let method = Method::from_bytes(name.as_bytes()).ok();
@@ -75,7 +76,7 @@ fn parse_methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec
             Some(method) => methods.push(method),
             None => {
                 let message = format!("`{name}` is not a method that programs may use");
-                problems.push(config_problem(
+                problems.push(Diagnostic::new(
                     &format!("/methods/{index}"),
                     message,
                     "write GET, POST or another HTTP method",
@@ -84,10 +85,6 @@ fn parse_methods(config: &QueryConfig, problems: &mut Vec<ConfigProblem>) -> Vec
         }
     }
     methods
-}
-
-fn config_problem(pointer: &str, message: String, hint: &str) -> ConfigProblem {
-    ConfigProblem { pointer: pointer.to_owned(), message, hint: hint.to_owned() }
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use diagnostics::Diagnostic;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
-use services::ConfigProblem;
 
 use super::owner::{OwnerPrefix, ProgramOwner};
 use super::source::{ProgramHash, ProgramLanguage, ProgramSignature};
@@ -65,7 +65,7 @@ impl SigningKeys {
     ///
     /// # Errors
     /// Invalid keys and invalid dates.
-    pub fn new(config: &TrustConfig) -> Result<Self, Vec<ConfigProblem>> {
+    pub fn new(config: &TrustConfig) -> Result<Self, Vec<Diagnostic>> {
         let mut problems = Vec::new();
         let mut keys = HashMap::new();
         for (name, config) in config {
@@ -109,15 +109,11 @@ impl SigningKeys {
 }
 
 impl TrustedKey {
-    fn new(name: &str, config: &KeyConfig) -> Result<Self, Vec<ConfigProblem>> {
+    fn new(name: &str, config: &KeyConfig) -> Result<Self, Vec<Diagnostic>> {
         let pointer = json::pointer::append_step("", name);
         let mut problems = Vec::new();
         let mut note = |field: &str, (message, hint): (String, &str)| {
-            problems.push(ConfigProblem {
-                pointer: format!("{pointer}/{field}"),
-                message,
-                hint: hint.to_owned(),
-            });
+            problems.push(Diagnostic::new(format!("{pointer}/{field}"), message, hint));
         };
         let public = config::parse_public_key(&config.public_key);
         let public = public.map_err(|wrong| note("public_key", wrong)).ok();

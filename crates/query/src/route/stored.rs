@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use services::ConfigProblem;
+use diagnostics::Diagnostic;
 use sha2::{Digest, Sha256};
 
 use super::QueryRouteContext;
@@ -39,7 +39,7 @@ impl StoredPrograms {
         patterns: &[String],
         ground: &QueryRouteContext<'_>,
         limit: u64,
-    ) -> Result<Self, Vec<ConfigProblem>> {
+    ) -> Result<Self, Vec<Diagnostic>> {
         let (mut stored, mut problems) = (Self::default(), Vec::new());
         for (index, pattern) in patterns.iter().enumerate() {
             if let Err(error) = glob::Pattern::new(pattern) {
@@ -158,6 +158,6 @@ fn format_with_position(error: &QueryError) -> String {
     }
 }
 
-fn config_problem(index: usize, message: String, hint: &str) -> ConfigProblem {
-    ConfigProblem { pointer: format!("/{index}"), message, hint: hint.to_owned() }
+fn config_problem(index: usize, message: String, hint: &str) -> Diagnostic {
+    Diagnostic::new(format!("/{index}"), message, hint)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use diagnostics::Diagnostic;
 use oxc_ast::AstKind;
 use oxc_ast::ast::CallExpression;
 use oxc_semantic::NodeId;
@@ -12,7 +13,7 @@ use oxc_syntax::symbol::SymbolId;
 use super::cells::capturing_statement;
 use super::code::{CallForm, CodeText, FunctionId, FunctionRole};
 use super::names::{CellSymbol, ScriptSymbols};
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::method::HandlerMethod;
 use crate::syntax::ConstructKind;
 
@@ -44,7 +45,7 @@ impl WaitSites {
     pub(crate) fn from_code(
         code: &CodeText<'_, '_>,
         names: &ScriptSymbols,
-        found: &mut Vec<ScriptDiagnostic>,
+        found: &mut Vec<Diagnostic>,
     ) -> Self {
         let mut calls = Self::default();
         calls.find_resources(code, names, found);
@@ -82,7 +83,7 @@ impl WaitSites {
         &mut self,
         code: &CodeText<'_, '_>,
         names: &ScriptSymbols,
-        found: &mut Vec<ScriptDiagnostic>,
+        found: &mut Vec<Diagnostic>,
     ) {
         for (symbol, _) in names.symbol_meanings.iter() {
             let Some(external) = names.external(*symbol) else { continue };
@@ -107,7 +108,7 @@ impl WaitSites {
     }
 
     /// Propagates waits outwards: a function that waits becomes asynchronous, and so do its callers.
-    fn propagate_waits(&mut self, code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    fn propagate_waits(&mut self, code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
         let mut next: Vec<(NodeId, WaitOperation)> =
             self.waits.iter().map(|(node, wait)| (*node, *wait)).collect();
         next.retain(|(_, wait)| *wait != WaitOperation::Await);
@@ -146,7 +147,7 @@ impl WaitSites {
         &mut self,
         code: &CodeText<'_, '_>,
         names: &ScriptSymbols,
-        found: &mut Vec<ScriptDiagnostic>,
+        found: &mut Vec<Diagnostic>,
     ) {
         // Captured state is a plain value.
         let is_live = |node: &NodeId, cell: &CellSymbol| {
@@ -205,7 +206,7 @@ fn is_in_pfor(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     })
 }
 
-type CallDescription = Box<dyn Fn(&str) -> ScriptDiagnostic>;
+type CallDescription = Box<dyn Fn(&str) -> Diagnostic>;
 
 /// Returns the call that a reference to a resource is part of.
 fn enclosing_resource_call(
@@ -220,7 +221,7 @@ fn enclosing_resource_call(
             let help = format!(
                 "call it here, as in `{name}.get()`, and pass on the result; a function can use a resource that is declared around it"
             );
-            ScriptDiagnostic::error(
+            Diagnostic::in_text(
                 DiagnosticCode::ResourceValue,
                 place.clone(),
                 message,
@@ -242,7 +243,7 @@ fn enclosing_resource_call(
         let help = format!("call one of its methods: `{name}.get()`, head, post, put, patch, delete");
         if method.is_some() {
             let message = format!("`{name}.{word}` is used as a value");
-            return ScriptDiagnostic::error(
+            return Diagnostic::in_text(
                 DiagnosticCode::ResourceValue,
                 place.clone(),
                 message,
@@ -251,7 +252,7 @@ fn enclosing_resource_call(
             );
         }
         let message = format!("a resource has no `{word}`");
-        ScriptDiagnostic::error(
+        Diagnostic::in_text(
             DiagnosticCode::ResourceValue,
             place.clone(),
             message,
@@ -271,11 +272,7 @@ pub(crate) fn call_by_name(code: &CodeText<'_, '_>, name: NodeId) -> Option<Node
 }
 
 /// Returns the diagnostic for a wait in a place that cannot wait.
-fn check_wait_allowed(
-    code: &CodeText<'_, '_>,
-    node: NodeId,
-    function: FunctionId,
-) -> Option<ScriptDiagnostic> {
+fn check_wait_allowed(code: &CodeText<'_, '_>, node: NodeId, function: FunctionId) -> Option<Diagnostic> {
     let routine = &code.functions[function];
     let place = code.node_range(node);
     let place = if code.construct_at(node).is_some() {
@@ -285,7 +282,7 @@ fn check_wait_allowed(
     };
     let message = |what: &str| format!("a resource is called {what}");
     let said = |message: String, label: &str, help: &str| {
-        Some(ScriptDiagnostic::error(DiagnosticCode::CallPlace, place.clone(), message, label, help))
+        Some(Diagnostic::in_text(DiagnosticCode::CallPlace, place.clone(), message, label, help))
     };
     match routine.role {
         FunctionRole::File | FunctionRole::Service(_) | FunctionRole::Resource(_) => {
@@ -319,7 +316,7 @@ fn check_wait_allowed(
             "move the call into a function that is called by its name, and give this the result",
         ),
         CallForm::Unknown => Some(
-            ScriptDiagnostic::error(
+            Diagnostic::in_text(
                 DiagnosticCode::CallPlace,
                 place.clone(),
                 message("in a callback"),
@@ -337,10 +334,10 @@ fn check_wait_allowed(
 }
 
 /// Reports a wait in an initial value, which is evaluated synchronously.
-fn check_initial_value(code: &CodeText<'_, '_>, node: NodeId) -> Option<ScriptDiagnostic> {
+fn check_initial_value(code: &CodeText<'_, '_>, node: NodeId) -> Option<Diagnostic> {
     let is_state = |id: usize| matches!(code.construct(id).kind, ConstructKind::State { .. });
     code.ancestors(node).filter_map(|it| code.construct_at(it)).take(1).find(|id| is_state(*id))?;
-    Some(ScriptDiagnostic::error(
+    Some(Diagnostic::in_text(
         DiagnosticCode::InitialCalls,
         code.node_range(node),
         "an initial value must not call a resource",
@@ -349,9 +346,9 @@ fn check_initial_value(code: &CodeText<'_, '_>, node: NodeId) -> Option<ScriptDi
     ))
 }
 
-fn function_value_error(code: &CodeText<'_, '_>, name: NodeId) -> ScriptDiagnostic {
+fn function_value_error(code: &CodeText<'_, '_>, name: NodeId) -> Diagnostic {
     let text = code.node_text(name);
-    ScriptDiagnostic::error(
+    Diagnostic::in_text(
         DiagnosticCode::FunctionValue,
         code.node_range(name),
         format!("`{text}` calls resources, and is passed as a value here"),
@@ -362,8 +359,8 @@ fn function_value_error(code: &CodeText<'_, '_>, name: NodeId) -> ScriptDiagnost
     )
 }
 
-fn unknown_caller_error(code: &CodeText<'_, '_>, node: NodeId) -> ScriptDiagnostic {
-    ScriptDiagnostic::error(
+fn unknown_caller_error(code: &CodeText<'_, '_>, node: NodeId) -> Diagnostic {
+    Diagnostic::in_text(
         DiagnosticCode::FunctionValue,
         code.node_range(node),
         "state or a resource is used in a function that no handler calls by its name",

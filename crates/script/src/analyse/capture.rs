@@ -4,6 +4,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use diagnostics::Diagnostic;
 use oxc_ast::AstKind;
 use oxc_semantic::{AstNode, NodeId};
 use oxc_syntax::symbol::SymbolId;
@@ -11,7 +12,7 @@ use oxc_syntax::symbol::SymbolId;
 use super::ScriptAnalysis;
 use super::code::{CodeText, FunctionId, FunctionRole};
 use super::names::{ScriptSymbols, SymbolMeaning};
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// Captured variables.
@@ -143,7 +144,7 @@ fn is_copied(code: &CodeText<'_, '_>, symbol: SymbolId, declaration: NodeId) -> 
 }
 
 /// Checks rule 9: variables that a nested resource cannot capture, and captured variables that it changes.
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     check_requests(analysis, found);
     check_blocks(analysis, found);
     check_names(analysis, found);
@@ -163,7 +164,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
                     _ => continue,
                 };
                 let name = code.name(*symbol);
-                found.push(ScriptDiagnostic::error(
+                found.push(Diagnostic::in_text(
                     DiagnosticCode::CapturedUse,
                     code.node_range(*at),
                     format!("this function uses {what}, but a nested resource only has a copy of it"),
@@ -175,7 +176,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         for symbol in resource.captures.values.keys() {
             if names.symbol_meaning(*symbol) == Some(SymbolMeaning::Response) {
                 let place = code.node_range(resource.captures.values[symbol]);
-                found.push(ScriptDiagnostic::error(
+                found.push(Diagnostic::in_text(
                     DiagnosticCode::CapturedUse,
                     place,
                     "the response of the enclosing handler no longer exists when this runs",
@@ -188,7 +189,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
             {
                 let name = code.name(*symbol);
                 found.push(
-                    ScriptDiagnostic::error(
+                    Diagnostic::in_text(
                         DiagnosticCode::Captured,
                         code.node_range(change.node),
                         format!("`{name}` is captured by a snapshot and can't be changed here"),
@@ -204,7 +205,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
 
 /// Rejects functions of a nested block that use the enclosing handler's request, because the block's handlers
 /// have their own.
-fn check_requests(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_requests(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for declaration in &names.capturing_declarations {
         for node in code.subtree_nodes(*declaration) {
@@ -212,7 +213,7 @@ fn check_requests(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagn
             if thing != Some(SymbolMeaning::Query) || code.reference(node).is_none() {
                 continue;
             }
-            found.push(ScriptDiagnostic::error(
+            found.push(Diagnostic::in_text(
                 DiagnosticCode::CapturedUse,
                 code.node_range(node),
                 "this function uses the request of the enclosing handler, but a nested resource only has a copy of it",
@@ -224,7 +225,7 @@ fn check_requests(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagn
 }
 
 /// Rejects captured variables in the rest of a nested block, which runs once, before any request.
-fn check_blocks(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_blocks(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for node in code.semantic.nodes().iter().map(AstNode::id) {
         let Some(symbol) = code.symbol(node).filter(|_| code.reference(node).is_some()) else { continue };
@@ -241,7 +242,7 @@ fn check_blocks(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnos
             continue;
         }
         let name = code.name(symbol);
-        found.push(ScriptDiagnostic::error(
+        found.push(Diagnostic::in_text(
             DiagnosticCode::CapturedUse,
             code.node_range(node),
             format!("`{name}` is used in the block of a nested resource, outside of its handlers"),
@@ -253,7 +254,7 @@ fn check_blocks(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnos
 
 /// Rejects captured variables that are shadowed by another variable, because values are captured and looked
 /// up by name.
-fn check_names(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_names(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for resource in names.resources.iter().filter(|resource| resource.parent.is_some()) {
         let CapturedVariables { values, copies } = &resource.captures;
@@ -317,9 +318,9 @@ fn shadowed_capture_error(
     captured: SymbolId,
     at: NodeId,
     other: SymbolId,
-) -> ScriptDiagnostic {
+) -> Diagnostic {
     let name = code.name(captured);
-    ScriptDiagnostic::error(
+    Diagnostic::in_text(
         DiagnosticCode::CapturedUse,
         code.node_range(at),
         format!("a nested resource captures `{name}`, and another `{name}` hides it"),

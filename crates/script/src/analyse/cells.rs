@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use diagnostics::Diagnostic;
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 
@@ -10,7 +11,7 @@ use super::code::{CodeText, FunctionId, FunctionRole};
 use super::names::ScriptSymbols;
 use super::reads::{UsageAnalysis, ValueUsage};
 use super::{HandlerMode, ScriptAnalysis};
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::method::HandlerMethod;
 use crate::program::{AccessGroup, CellScope, ConcurrencyClass};
 
@@ -202,11 +203,7 @@ fn find_group_head(heads: &[usize], mut cell: usize) -> usize {
 }
 
 /// Checks rule 1: state of a service that is used under several paths.
-pub(crate) fn check_paths(
-    analysis: &ScriptAnalysis<'_, '_>,
-    strict: bool,
-    found: &mut Vec<ScriptDiagnostic>,
-) {
+pub(crate) fn check_paths(analysis: &ScriptAnalysis<'_, '_>, strict: bool, found: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, handlers, .. } = analysis;
     for (cell, it) in names.cells.iter().enumerate().filter(|(_, it)| it.scope == CellScope::Service) {
         let users =
@@ -215,7 +212,7 @@ pub(crate) fn check_paths(
         if resources.len() < 2 {
             continue;
         }
-        let mut said = ScriptDiagnostic::error(
+        let mut said = Diagnostic::in_text(
             DiagnosticCode::StatePaths,
             it.place.clone(),
             format!("the state `{}` is shared between different paths", it.name),

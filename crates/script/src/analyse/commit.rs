@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use diagnostics::Diagnostic;
 use oxc_semantic::NodeId;
 use oxc_syntax::symbol::SymbolId;
 
@@ -17,7 +18,7 @@ use super::names::{ScriptSymbols, SymbolMeaning};
 use super::reads::{UsageAnalysis, ValueUsage};
 use super::sharing::VariableSharing;
 use super::{HandlerMode, ScriptAnalysis};
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::program::ConcurrencyClass;
 
 /// Returns the statement after which a handler commits early, if it does.
@@ -174,7 +175,7 @@ fn shared_variable_changes(
 }
 
 /// Warns about a resource that captures state before the state has been committed.
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, state_accesses: touched, calls, handlers, .. } = analysis;
     for (node, wait) in &calls.waits {
         let WaitOperation::Declare(resource) = wait else { continue };
@@ -192,7 +193,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         let place = code.construct(*construct);
         let head = place.body.as_ref().map_or(place.span.end, |body| body.start);
         found.push(
-            ScriptDiagnostic::error(
+            Diagnostic::in_text(
                 DiagnosticCode::DeclareEarly,
                 place.span.start..head,
                 format!("a resource is declared with `{}` before its value is committed", cell.name),

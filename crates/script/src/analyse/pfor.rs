@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use diagnostics::Diagnostic;
 use oxc_ast::AstKind;
 use oxc_ast::ast::Expression;
 use oxc_semantic::NodeId;
@@ -11,7 +12,7 @@ use oxc_syntax::symbol::SymbolId;
 use super::ScriptAnalysis;
 use super::code::{CodeText, identifier_symbol};
 use super::effects::{EffectAnalyzer, EffectLocation, jump_target};
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// Whether the author requests sequential iterations with `/* S: sequential */` before the loop.
@@ -31,7 +32,7 @@ pub(crate) fn loop_body(code: &CodeText<'_, '_>, construct: ConstructId) -> Opti
 pub(crate) fn check(
     analysis: &ScriptAnalysis<'_, '_>,
     observer: &EffectAnalyzer<'_, '_, '_>,
-    found: &mut Vec<ScriptDiagnostic>,
+    found: &mut Vec<Diagnostic>,
 ) {
     let code = &analysis.code;
     let constructs = code.parsed.syntax.constructs.iter().enumerate();
@@ -69,7 +70,7 @@ impl PforIteration<'_, '_, '_> {
         &self.analysis.code
     }
 
-    fn check_jumps(&self, found: &mut Vec<ScriptDiagnostic>) {
+    fn check_jumps(&self, found: &mut Vec<Diagnostic>) {
         let code = self.code();
         for node in code.subtree_nodes(self.body) {
             if code.enclosing_function(node) != code.enclosing_function(self.body) {
@@ -88,7 +89,7 @@ impl PforIteration<'_, '_, '_> {
             }
             let message = format!("`{word}` leaves a `pfor` while other iterations are running");
             let help = format!("store the result, and check it after the loop; or {SEQUENTIAL_HELP}");
-            let error = ScriptDiagnostic::error(
+            let error = Diagnostic::in_text(
                 DiagnosticCode::PforLeaves,
                 code.node_range(node),
                 message,
@@ -109,7 +110,7 @@ impl PforIteration<'_, '_, '_> {
         !(code.is_inside(target, self.body) || target == own || is_label)
     }
 
-    fn check_responds(&self, found: &mut Vec<ScriptDiagnostic>) {
+    fn check_responds(&self, found: &mut Vec<Diagnostic>) {
         let code = self.code();
         for node in code.subtree_nodes(self.body) {
             let Some(id) = code.construct_at(node) else { continue };
@@ -121,7 +122,7 @@ impl PforIteration<'_, '_, '_> {
             }
             let help = format!("respond after the loop, when all iterations are done; or {SEQUENTIAL_HELP}");
             let message = "`respond` in a `pfor`: any iteration could respond first";
-            let error = ScriptDiagnostic::error(
+            let error = Diagnostic::in_text(
                 DiagnosticCode::PforDependence,
                 code.construct(id).span.clone(),
                 message,
@@ -132,7 +133,7 @@ impl PforIteration<'_, '_, '_> {
         }
     }
 
-    fn check_changes(&self, observer: &EffectAnalyzer<'_, '_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+    fn check_changes(&self, observer: &EffectAnalyzer<'_, '_, '_>, found: &mut Vec<Diagnostic>) {
         let code = self.code();
         let (mut told, mut looked_at) = (BTreeSet::new(), BTreeSet::new());
         for change in self.analysis.flow.changes_in(code, self.body) {
@@ -235,13 +236,13 @@ impl PforIteration<'_, '_, '_> {
         })
     }
 
-    fn dependence_error(&self, symbol: SymbolId, node: NodeId, label: &str) -> ScriptDiagnostic {
+    fn dependence_error(&self, symbol: SymbolId, node: NodeId, label: &str) -> Diagnostic {
         let code = self.code();
         let name = code.name(symbol);
         if Some(symbol) == self.index {
             let message = format!("`{name}` is a constant in each iteration of `pfor`");
             let help = "copy it into a variable of the body, and change that";
-            return ScriptDiagnostic::error(
+            return Diagnostic::in_text(
                 DiagnosticCode::PforDependence,
                 code.node_range(node),
                 message,
@@ -258,13 +259,8 @@ impl PforIteration<'_, '_, '_> {
         let help = format!(
             "let each iteration set an element of its own, as in `results[i] = ..`, and combine them after the loop; or {SEQUENTIAL_HELP}"
         );
-        let error = ScriptDiagnostic::error(
-            DiagnosticCode::PforDependence,
-            code.node_range(node),
-            message,
-            label,
-            help,
-        );
+        let error =
+            Diagnostic::in_text(DiagnosticCode::PforDependence, code.node_range(node), message, label, help);
         let error = error.with_label(self.head..self.head + 4, "in this loop");
         if self.is_declared_in(symbol, self.body) {
             error

@@ -3,20 +3,21 @@
 
 use std::collections::BTreeSet;
 
+use diagnostics::Diagnostic;
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 
 use super::ScriptAnalysis;
 use super::calls::WaitOperation;
 use super::code::{CodeText, FunctionId};
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::method::HandlerMethod;
 use crate::syntax::{ConstructId, ConstructKind};
 
 /// The directive of a file, service or handler that allows its GET handlers to make unsafe calls.
 const ALLOW_UNSAFE_DIRECTIVE: &str = "allow unsafe calls in GET";
 
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let mut told = BTreeSet::new();
     let allowing = find_allowing_functions(&analysis.code);
     for handler in &analysis.names.handlers {
@@ -49,7 +50,7 @@ impl PurityAnalysis<'_, '_, '_> {
         &self.analysis.code
     }
 
-    fn check_declarations(&self, found: &mut Vec<ScriptDiagnostic>) {
+    fn check_declarations(&self, found: &mut Vec<Diagnostic>) {
         let code = self.code();
         for (id, construct) in code.parsed.syntax.nested_constructs(self.construct) {
             if code.enclosing_handler(code.statements[id]) != Some(self.construct) {
@@ -59,7 +60,7 @@ impl PurityAnalysis<'_, '_, '_> {
                 // State in a nested resource belongs to that resource.
                 ConstructKind::State { names } if construct.parent.is_none_or(|it| !self.is_resource(it)) => {
                     let name = names.first().map_or(construct.span.clone(), |name| name.span.clone());
-                    ScriptDiagnostic::error(
+                    Diagnostic::in_text(
                         DiagnosticCode::GetState,
                         name,
                         format!("a {} handler has no state of its own", self.method),
@@ -67,7 +68,7 @@ impl PurityAnalysis<'_, '_, '_> {
                         "use `var` for the data of one request; declare shared data in the service or resource",
                     )
                 }
-                ConstructKind::Res { path, .. } => ScriptDiagnostic::error(
+                ConstructKind::Res { path, .. } => Diagnostic::in_text(
                     DiagnosticCode::GetDeclares,
                     path.clone(),
                     format!("a {} handler declares a resource", self.method),
@@ -94,11 +95,7 @@ impl PurityAnalysis<'_, '_, '_> {
         all
     }
 
-    fn check_changes(
-        &self,
-        told: &mut BTreeSet<(NodeId, DiagnosticCode)>,
-        found: &mut Vec<ScriptDiagnostic>,
-    ) {
+    fn check_changes(&self, told: &mut BTreeSet<(NodeId, DiagnosticCode)>, found: &mut Vec<Diagnostic>) {
         let code = self.code();
         for (function, from) in self.reached_functions() {
             for change in self
@@ -115,7 +112,7 @@ impl PurityAnalysis<'_, '_, '_> {
                 }
                 let (name, method) = (&self.analysis.names.cells[cell].name, self.method);
                 let label = if change.is_assignment { "this sets it" } else { "this changes it" };
-                let error = ScriptDiagnostic::error(
+                let error = Diagnostic::in_text(
                     DiagnosticCode::GetWrites,
                     code.node_range(change.node),
                     format!("a {method} handler changes the state `{name}`"),
@@ -131,7 +128,7 @@ impl PurityAnalysis<'_, '_, '_> {
         }
     }
 
-    fn check_calls(&self, told: &mut BTreeSet<(NodeId, DiagnosticCode)>, found: &mut Vec<ScriptDiagnostic>) {
+    fn check_calls(&self, told: &mut BTreeSet<(NodeId, DiagnosticCode)>, found: &mut Vec<Diagnostic>) {
         let code = self.code();
         if self.allows_unsafe_calls() {
             return;
@@ -146,7 +143,7 @@ impl PurityAnalysis<'_, '_, '_> {
                 if is_safe || !told.insert((*node, DiagnosticCode::GetUnsafe)) {
                     continue;
                 }
-                let error = ScriptDiagnostic::error(
+                let error = Diagnostic::in_text(
                     DiagnosticCode::GetUnsafe,
                     code.node_range(*node),
                     format!("a {} handler makes a {} request", self.method, method.as_str()),
@@ -160,7 +157,7 @@ impl PurityAnalysis<'_, '_, '_> {
         }
     }
 
-    fn add_context_labels(&self, error: ScriptDiagnostic, from: Option<NodeId>) -> ScriptDiagnostic {
+    fn add_context_labels(&self, error: Diagnostic, from: Option<NodeId>) -> Diagnostic {
         let construct = self.code().construct(self.construct);
         let head = match &construct.kind {
             ConstructKind::On { method_span, .. } => construct.span.start..method_span.end,

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use diagnostics::Diagnostic;
 use oxc_ast::AstKind;
 use oxc_ast::ast::{BindingPattern, Expression};
 use oxc_semantic::NodeId;
@@ -14,7 +15,7 @@ use super::ScriptAnalysis;
 use super::code::{CodeText, FunctionId, identifier_symbol};
 use super::flow::member_access;
 use super::names::{ScriptSymbols, SymbolMeaning};
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::program::{HeaderReads, RequestReads};
 
 /// Returns the parts of the request that a handler can read.
@@ -107,7 +108,7 @@ fn read_members(code: &CodeText<'_, '_>, name: NodeId) -> Option<Vec<String>> {
 }
 
 /// Checks for `s += query.count` where `s` is initialised with a number.
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     let numbers: BTreeMap<_, _> = names
         .cells
@@ -129,7 +130,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         let place = code.source_range(assignment.right.span());
         let text = code.source_text(place.clone());
         found.push(
-            ScriptDiagnostic::error(
+            Diagnostic::in_text(
                 DiagnosticCode::QueryText,
                 place,
                 format!("`{}` begins as a number, but clients send text", cell.name),

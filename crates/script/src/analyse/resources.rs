@@ -1,10 +1,12 @@
 //! Rule 11: a nested resource without captured variables exists from the start of the service.
 
+use diagnostics::Diagnostic;
+
 use super::ScriptAnalysis;
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for resource in names.resources.iter().filter(|resource| resource.parent.is_none()) {
         for id in
@@ -12,7 +14,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         {
             let ConstructKind::Res { path, .. } = &code.construct(*id).kind else { continue };
             found.push(
-                ScriptDiagnostic::error(
+                Diagnostic::in_text(
                     DiagnosticCode::Hoisted,
                     path.clone(),
                     "this resource exists from the start of the service",

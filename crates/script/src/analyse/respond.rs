@@ -1,15 +1,16 @@
 //! Rules 12 and 13: whether a handler responds on each of its paths, and never twice.
 
+use diagnostics::Diagnostic;
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 
 use super::ScriptAnalysis;
 use super::code::{CodeText, body_statements, child_statements};
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::method::HandlerMethod;
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let code = &analysis.code;
     for handler in &analysis.names.handlers {
         let node = code.functions[handler.function].node;
@@ -29,7 +30,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
         let none = !code.subtree_nodes(node).any(|it| is_respond(code, it));
         let label = if none { "this never responds" } else { "a path through it ends without `respond`" };
         found.push(
-            ScriptDiagnostic::error(
+            Diagnostic::in_text(
                 DiagnosticCode::RespondMissing,
                 construct.span.start..method_span.end,
                 format!("a {} handler may end without a response", handler.method.as_str()),
@@ -87,7 +88,7 @@ impl CodeEnds {
 
 struct ControlPaths<'f, 'p, 'a> {
     code: &'f CodeText<'p, 'a>,
-    diagnostics: &'f mut Vec<ScriptDiagnostic>,
+    diagnostics: &'f mut Vec<Diagnostic>,
 }
 
 impl ControlPaths<'_, '_, '_> {
@@ -173,7 +174,7 @@ impl ControlPaths<'_, '_, '_> {
             |node: NodeId| self.code.construct_at(node).map(|id| self.code.construct(id).span.clone());
         let (Some(first), Some(second)) = (place(first), place(second)) else { return };
         self.diagnostics.push(
-            ScriptDiagnostic::error(
+            Diagnostic::in_text(
                 DiagnosticCode::RespondTwice,
                 second,
                 "a request is answered twice",

@@ -1,6 +1,7 @@
 //! Rules 8 and 21: the code that is allowed outside of handlers, and the values that state can have. Code
 //! outside of handlers runs once in each worker, so its variables are not shared.
 
+use diagnostics::Diagnostic;
 use oxc_ast::AstKind;
 use oxc_semantic::NodeId;
 use oxc_span::GetSpan;
@@ -8,11 +9,11 @@ use oxc_span::GetSpan;
 use super::ScriptAnalysis;
 use super::cells::capturing_statement;
 use super::code::{CodeText, FunctionRole, child_statements};
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::program::CellScope;
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     check_statements(&analysis.code, found);
     check_modules(&analysis.code, found);
     check_reserved_names(&analysis.code, found);
@@ -23,7 +24,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
 }
 
 /// Checks that the top level of a file has only constants, functions and services.
-fn check_statements(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_statements(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
     for statement in child_statements(code, NodeId::ROOT) {
         let is_fine = matches!(
             code.kind(statement),
@@ -36,7 +37,7 @@ fn check_statements(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) 
         if is_fine || is_module || code.construct_at(statement).is_some() {
             continue;
         }
-        found.push(ScriptDiagnostic::error(
+        found.push(Diagnostic::in_text(
             DiagnosticCode::TopLevel,
             code.node_range(statement),
             "only constants and functions are allowed outside of services",
@@ -46,7 +47,7 @@ fn check_statements(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) 
     }
 }
 
-fn check_modules(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_modules(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
     for node in code.semantic.nodes().iter() {
         let (what, help) = match node.kind() {
             AstKind::ImportMeta(_) => {
@@ -61,7 +62,7 @@ fn check_modules(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
             }
             _ => continue,
         };
-        found.push(ScriptDiagnostic::error(
+        found.push(Diagnostic::in_text(
             DiagnosticCode::Module,
             code.node_range(node.id()),
             what,
@@ -72,7 +73,7 @@ fn check_modules(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
 }
 
 /// Rejects names that the emitted code uses, such as `$r`.
-fn check_reserved_names(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_reserved_names(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
     let is_ours = |name: &str| {
         let rest = name.strip_prefix('$');
         rest.is_some_and(|rest| {
@@ -86,7 +87,7 @@ fn check_reserved_names(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnosti
             _ => continue,
         };
         if is_ours(&name) {
-            found.push(ScriptDiagnostic::error(
+            found.push(Diagnostic::in_text(
                 DiagnosticCode::ReservedName,
                 code.node_range(node.id()),
                 format!("the name `{name}` is taken"),
@@ -98,7 +99,7 @@ fn check_reserved_names(code: &CodeText<'_, '_>, found: &mut Vec<ScriptDiagnosti
 }
 
 /// Reports changes of variables outside of handlers, since each worker has its own.
-fn check_shared_variables(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_shared_variables(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let code = &analysis.code;
     for change in &analysis.flow.changes {
         let is_plain = analysis.names.symbol_meaning(change.symbol).is_none();
@@ -114,7 +115,7 @@ fn check_shared_variables(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Scr
             FunctionRole::Resource(_) => "resource",
             _ => "service",
         };
-        let error = ScriptDiagnostic::error(
+        let error = Diagnostic::in_text(
             DiagnosticCode::SharedVariable,
             code.node_range(change.node),
             format!("`{name}` is changed by a request, and each worker has its own"),
@@ -134,14 +135,14 @@ fn is_worker_global(code: &CodeText<'_, '_>, declared: NodeId) -> bool {
 }
 
 /// Checks that the paths of top-level resources are literals.
-fn check_resource_paths(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_resource_paths(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let code = &analysis.code;
     for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
         let ConstructKind::Res { path, literal: None, .. } = &construct.kind else { continue };
         if code.enclosing_handler(code.statements[id]).is_some() {
             continue;
         }
-        found.push(ScriptDiagnostic::error(
+        found.push(Diagnostic::in_text(
             DiagnosticCode::ResPath,
             path.clone(),
             "the path of a resource outside of handlers must be a literal",
@@ -158,7 +159,7 @@ fn runs_in_request(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     )
 }
 
-fn check_cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for cell in &names.cells {
         if let Some(initial) = cell.initial.filter(|initial| is_function(code, *initial)) {
@@ -170,7 +171,7 @@ fn check_cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnost
             let role = code.functions[code.enclosing_function(seen)].role;
             let in_initial = is_in_state_declaration(code, node);
             if in_initial && !matches!(cell.scope, CellScope::Handler(_)) && seen == node {
-                found.push(ScriptDiagnostic::error(
+                found.push(Diagnostic::in_text(
                     DiagnosticCode::InitialState,
                     code.node_range(node),
                     format!("an initial value uses the state `{}`", cell.name),
@@ -182,7 +183,7 @@ fn check_cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnost
                 FunctionRole::Service(_) | FunctionRole::Resource(_) | FunctionRole::File
             ) && !in_initial
             {
-                found.push(ScriptDiagnostic::error(
+                found.push(Diagnostic::in_text(
                     DiagnosticCode::StateUse,
                     code.node_range(node),
                     format!("the state `{}` is used outside of a handler", cell.name),
@@ -196,7 +197,7 @@ fn check_cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnost
 }
 
 /// Rejects uses of functions that need a request where there is none.
-fn check_request_calls(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+fn check_request_calls(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, state_accesses: touched, calls, .. } = analysis;
     for (id, routine) in code.functions.iter().enumerate() {
         if matches!(routine.role, FunctionRole::Plain | FunctionRole::Handler(_)) {
@@ -216,7 +217,7 @@ fn check_request_calls(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Script
                 continue;
             }
             let name = code.node_text(*node);
-            found.push(ScriptDiagnostic::error(
+            found.push(Diagnostic::in_text(
                 DiagnosticCode::StateUse,
                 code.node_range(*node),
                 format!("`{name}` needs the request that it runs for, and is used outside of a handler"),
@@ -234,7 +235,7 @@ fn is_in_state_declaration(code: &CodeText<'_, '_>, node: NodeId) -> bool {
 }
 
 /// Checks rule 8: state is data.
-fn check_assigned_value(code: &CodeText<'_, '_>, node: NodeId, found: &mut Vec<ScriptDiagnostic>) {
+fn check_assigned_value(code: &CodeText<'_, '_>, node: NodeId, found: &mut Vec<Diagnostic>) {
     let AstKind::AssignmentExpression(assignment) = code.kind(code.parent(node)) else { return };
     let value = super::code::find_node_by_span(code, code.parent(node), assignment.right.span());
     if let Some(value) = value.filter(|value| *value != node && is_function(code, *value)) {
@@ -246,9 +247,9 @@ fn is_function(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     matches!(code.kind(node), AstKind::Function(_) | AstKind::ArrowFunctionExpression(_) | AstKind::Class(_))
 }
 
-fn function_state_error(code: &CodeText<'_, '_>, node: NodeId) -> ScriptDiagnostic {
+fn function_state_error(code: &CodeText<'_, '_>, node: NodeId) -> Diagnostic {
     let place = code.node_range(node);
-    ScriptDiagnostic::error(
+    Diagnostic::in_text(
         DiagnosticCode::StateFunction,
         place.start..place.end,
         "state can't be a function",

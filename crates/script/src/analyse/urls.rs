@@ -1,15 +1,16 @@
 //! Rule 15: the number of arguments matches the placeholders of the URL, and the URL is valid.
 
+use diagnostics::Diagnostic;
 use oxc_ast::AstKind;
 use oxc_ast::ast::Argument;
 
 use super::ScriptAnalysis;
 use super::calls::WaitOperation;
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::method::HandlerMethod;
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDiagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for (node, wait) in &analysis.calls.waits {
         let WaitOperation::Resource { external, symbol, method } = wait else { continue };
@@ -35,7 +36,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
             "give as many values as the URL has `@`; an `@` that is part of the URL is written `@@`. It takes {wanted}"
         );
         found.push(
-            ScriptDiagnostic::error(
+            Diagnostic::in_text(
                 DiagnosticCode::Placeholders,
                 code.node_range(*node),
                 format!("`{}.{word}` is given {count}, and takes {wanted}", code.name(*symbol)),
@@ -58,7 +59,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<ScriptDia
             let may_lead =
                 !is_whole && ["http://", "https://"].iter().any(|scheme| scheme.starts_with(beginning));
             if !leads && !may_lead {
-                found.push(ScriptDiagnostic::error(
+                found.push(Diagnostic::in_text(
                     DiagnosticCode::Url,
                     code.declaration_range(symbol),
                     "a resource's URL begins with `/`, `http://` or `https://`",

@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use diagnostics::TextPosition;
+
 use crate::analyse::ScriptAnalysis;
 use crate::analyse::effects::EffectLocation;
 use crate::analyse::parallel::units::declaration_keyword;
 use crate::analyse::parallel::{ParPlan, ParUnit, UnitStep};
-use crate::line::TextPosition;
 use crate::program::{DependenceGraph, DependenceNode};
 
 /// Returns the graph of each `par`.

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::line::{TextPosition, saturating_u32};
+use diagnostics::TextPosition;
+
 use crate::program::source_map::{MappedSegment, SourceMap};
 
 /// An emitted text with its source map.
@@ -103,4 +104,9 @@ impl MappedText {
         let line = self.starts.partition_point(|start| *start <= offset);
         (saturating_u32(line), self.starts[line - 1])
     }
+}
+
+/// Converts a line or column number. Texts that would overflow it are too long to be compiled.
+fn saturating_u32(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }

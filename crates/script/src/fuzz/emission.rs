@@ -22,11 +22,8 @@ fn compile_checked(source: &str) -> Option<ScriptProgram> {
         Err(found) => {
             assert!(!found.is_empty(), "{source}");
             for it in &found {
-                assert!(
-                    !it.message.is_empty() && !it.primary.text.is_empty() && !it.help.is_empty(),
-                    "{it:?}"
-                );
-                assert!(it.render("a.sjs", source).contains(it.code.as_str()));
+                assert!(!it.message.is_empty() && !it.label.is_empty() && it.hint.is_some(), "{it:?}");
+                assert!(it.render("a.sjs", source).contains(it.code.unwrap()));
             }
             None
         }

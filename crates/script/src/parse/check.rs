@@ -3,21 +3,23 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use diagnostics::Diagnostic;
+
+use crate::diagnostic::DiagnosticCode;
 use crate::method::HandlerMethod;
 use crate::syntax::{ConstructId, ConstructKind, SyntaxConstruct, SyntaxConstructs};
 
-pub(super) fn check(syntax: &SyntaxConstructs, diagnostics: &mut Vec<ScriptDiagnostic>) {
+pub(super) fn check(syntax: &SyntaxConstructs, diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.extend(check_services(syntax));
     // An invalid method does not conflict with others.
-    let told: BTreeSet<usize> = diagnostics.iter().map(|it| it.primary.span.start).collect();
+    let told: BTreeSet<usize> = diagnostics.iter().map(|it| it.location.span().start).collect();
     diagnostics
-        .extend(check_handlers(syntax).into_iter().filter(|it| !told.contains(&it.primary.span.start)));
+        .extend(check_handlers(syntax).into_iter().filter(|it| !told.contains(&it.location.span().start)));
     diagnostics.extend(check_resources(syntax, &told));
 }
 
 /// Reports services with the same name.
-fn check_services(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
+fn check_services(syntax: &SyntaxConstructs) -> Vec<Diagnostic> {
     let mut seen: HashMap<&str, Range<usize>> = HashMap::new();
     let mut found = Vec::new();
     for construct in &syntax.constructs {
@@ -28,7 +30,7 @@ fn check_services(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
         };
         let message = format!("there are two services called `{}`", name.text);
         let help = "give one of them another name, or put the resources of both into one";
-        let error = ScriptDiagnostic::error(
+        let error = Diagnostic::in_text(
             DiagnosticCode::ServiceTwice,
             name.span.clone(),
             message,
@@ -48,7 +50,7 @@ enum HandlerScope<'s> {
     Resource(ConstructId),
 }
 
-fn check_handlers(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
+fn check_handlers(syntax: &SyntaxConstructs) -> Vec<Diagnostic> {
     let mut seen: HashMap<(HandlerScope<'_>, HandlerMethod), &Range<usize>> = HashMap::new();
     let mut found = Vec::new();
     for (id, construct) in syntax.constructs.iter().enumerate() {
@@ -68,7 +70,7 @@ fn check_handlers(syntax: &SyntaxConstructs) -> Vec<ScriptDiagnostic> {
         let of = path.map_or_else(|| "this resource".to_owned(), |path| format!("`{path}`"));
         let message = format!("{of} has two handlers for {}", method.as_str());
         let help = "keep one of them; resources of the same path are one resource";
-        let error = ScriptDiagnostic::error(
+        let error = Diagnostic::in_text(
             DiagnosticCode::HandlerTwice,
             method_span.clone(),
             message,
@@ -90,7 +92,7 @@ fn handler_resource(syntax: &SyntaxConstructs, handler: ConstructId) -> Option<(
 }
 
 /// Reports resources whose braces contain neither a handler nor an invalid one that has been reported.
-fn check_resources(syntax: &SyntaxConstructs, told: &BTreeSet<usize>) -> Vec<ScriptDiagnostic> {
+fn check_resources(syntax: &SyntaxConstructs, told: &BTreeSet<usize>) -> Vec<Diagnostic> {
     let handlers =
         syntax.constructs.iter().filter(|construct| matches!(construct.kind, ConstructKind::On { .. }));
     let with_handler: HashSet<ConstructId> = handlers.filter_map(|handler| handler.parent).collect();
@@ -98,13 +100,8 @@ fn check_resources(syntax: &SyntaxConstructs, told: &BTreeSet<usize>) -> Vec<Scr
         let ConstructKind::Res { path, inline: false, .. } = &construct.kind else { return None };
         let message = "a resource needs a handler";
         let help = "write one in its braces: `on GET { .. }`";
-        let error = ScriptDiagnostic::error(
-            DiagnosticCode::ResBody,
-            path.clone(),
-            message,
-            "this one has none",
-            help,
-        );
+        let error =
+            Diagnostic::in_text(DiagnosticCode::ResBody, path.clone(), message, "this one has none", help);
         let is_told = told.range(construct.span.clone()).next().is_some();
         (!with_handler.contains(&id) && !is_told).then_some(error)
     };

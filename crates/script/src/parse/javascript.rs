@@ -2,22 +2,23 @@
 
 use std::ops::Range;
 
+use diagnostics::Diagnostic;
 use oxc_diagnostics::OxcDiagnostic;
 
 use super::prepass::OffsetMap;
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 
 /// Adds oxc's errors to the diagnostics, except at places with an earlier error, which probably caused them.
 pub(super) fn add_syntax_errors(
     source: &str,
     errors: &[OxcDiagnostic],
     map: &OffsetMap,
-    found: &mut Vec<ScriptDiagnostic>,
+    found: &mut Vec<Diagnostic>,
 ) {
     for error in errors {
         let translated = translate_error(source, error, map);
-        let overlaps = |it: &ScriptDiagnostic| {
-            let (a, b) = (&it.primary.span, &translated.primary.span);
+        let overlaps = |it: &Diagnostic| {
+            let (a, b) = (it.location.span(), translated.location.span());
             a.start.max(b.start) < a.end.min(b.end) || a.start == b.start
         };
         if !found.iter().any(overlaps) {
@@ -26,7 +27,7 @@ pub(super) fn add_syntax_errors(
     }
 }
 
-fn translate_error(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> ScriptDiagnostic {
+fn translate_error(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> Diagnostic {
     let labels: Vec<(Range<usize>, &str)> = error
         .labels
         .iter()
@@ -53,11 +54,11 @@ fn translate_error(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> Scri
     };
     let mut labels = labels.into_iter();
     let (span, label) = labels.next().unwrap_or((0..0, "here"));
-    let told = ScriptDiagnostic::error(DiagnosticCode::Syntax, span, said, label, help);
+    let told = Diagnostic::in_text(DiagnosticCode::Syntax, span, said, label, help);
     labels.fold(told, |told, (span, label)| told.with_label(span, label))
 }
 
-fn unexpected_token_error(source: &str, place: Range<usize>) -> ScriptDiagnostic {
+fn unexpected_token_error(source: &str, place: Range<usize>) -> Diagnostic {
     let token = &source[place.clone()];
     let help = match token {
         "..." => "replace these dots by code; between brackets they would spread a list",
@@ -67,11 +68,11 @@ fn unexpected_token_error(source: &str, place: Range<usize>) -> ScriptDiagnostic
         _ => "check the code before it: something may be missing or superfluous",
     };
     let label = "this is not valid JavaScript here";
-    ScriptDiagnostic::error(DiagnosticCode::Syntax, place, format!("unexpected `{token}`"), label, help)
+    Diagnostic::in_text(DiagnosticCode::Syntax, place, format!("unexpected `{token}`"), label, help)
 }
 
 /// Reports two statements on one line, or an unexpected token in place of the end of a statement.
-fn missing_separator_error(source: &str, end: usize) -> ScriptDiagnostic {
+fn missing_separator_error(source: &str, end: usize) -> Diagnostic {
     let rest = source[end..].trim_start();
     let start = source.len() - rest.len();
     match rest.chars().next() {
@@ -80,7 +81,7 @@ fn missing_separator_error(source: &str, end: usize) -> ScriptDiagnostic {
         }
         _ => {
             let help = "write `;`, or begin a new line";
-            ScriptDiagnostic::error(
+            Diagnostic::in_text(
                 DiagnosticCode::Syntax,
                 end..end,
                 "there are two statements on one line",
@@ -91,15 +92,10 @@ fn missing_separator_error(source: &str, end: usize) -> ScriptDiagnostic {
     }
 }
 
-fn redeclaration_error(
-    said: &str,
-    first: Range<usize>,
-    again: Range<usize>,
-    is_theirs: bool,
-) -> ScriptDiagnostic {
+fn redeclaration_error(said: &str, first: Range<usize>, again: Range<usize>, is_theirs: bool) -> Diagnostic {
     if !is_theirs {
         let help = "choose another name";
-        return ScriptDiagnostic::error(
+        return Diagnostic::in_text(
             DiagnosticCode::Syntax,
             again,
             said,
@@ -108,6 +104,6 @@ fn redeclaration_error(
         );
     }
     let help = "give one of them another name, or only set it the second time";
-    ScriptDiagnostic::error(DiagnosticCode::Syntax, again, said, "it is declared again here", help)
+    Diagnostic::in_text(DiagnosticCode::Syntax, again, said, "it is declared again here", help)
         .with_label(first, "it is first declared here")
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use diagnostics::Diagnostic;
 use oxc_ast::ast::{
     ArrayExpressionElement, Expression, ForStatementLeft, Function, ObjectProperty, Program, PropertyKind,
     ReturnStatement, Statement, UnaryOperator, VariableDeclaration,
@@ -11,7 +12,7 @@ use oxc_span::GetSpan;
 use oxc_syntax::scope::{ScopeFlags, ScopeId};
 
 use super::prepass::OffsetMap;
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::syntax::status::StatusResponse;
 use crate::syntax::{ConstructId, ConstructKind, ConstructName, SyntaxConstructs};
 
@@ -20,7 +21,7 @@ pub(super) fn link(
     program: &Program<'_>,
     map: &OffsetMap,
     syntax: &mut SyntaxConstructs,
-    diagnostics: &mut Vec<ScriptDiagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) {
     let mut linker =
         SyntaxLinker { map, syntax, diagnostics, declarative_scopes: HashSet::new(), functions: Vec::new() };
@@ -30,7 +31,7 @@ pub(super) fn link(
 struct SyntaxLinker<'s> {
     map: &'s OffsetMap,
     syntax: &'s mut SyntaxConstructs,
-    diagnostics: &'s mut Vec<ScriptDiagnostic>,
+    diagnostics: &'s mut Vec<Diagnostic>,
     /// The scopes of the functions that represent services and resources.
     declarative_scopes: HashSet<ScopeId>,
     /// Whether each enclosing function is in `declarative`, outermost first.
@@ -58,7 +59,7 @@ impl<'a> Visit<'a> for SyntaxLinker<'_> {
             let span = self.map.span_to_source(statement.span);
             let message = "`return` is only allowed in a handler or a function";
             let help = "services and resources only declare; put code that runs for a request into a handler";
-            self.diagnostics.push(ScriptDiagnostic::error(
+            self.diagnostics.push(Diagnostic::in_text(
                 DiagnosticCode::ReturnPlace,
                 span,
                 message,
@@ -137,13 +138,7 @@ impl SyntaxLinker<'_> {
         let message = "the body of a status response is a value";
         let help = "write the value after its name: `body: value`";
         let span = self.map.span_to_source(body.span);
-        self.diagnostics.push(ScriptDiagnostic::error(
-            DiagnosticCode::RespondValue,
-            span,
-            message,
-            label,
-            help,
-        ));
+        self.diagnostics.push(Diagnostic::in_text(DiagnosticCode::RespondValue, span, message, label, help));
     }
 
     /// Reports a function as the value of `respond`. The author probably forgot to call it.
@@ -158,13 +153,7 @@ impl SyntaxLinker<'_> {
         let help = "respond with what it returns: give it a name before, and write `respond name(..)`";
         let span = self.map.span_to_source(value.span());
         let label = format!("this is a {what}");
-        self.diagnostics.push(ScriptDiagnostic::error(
-            DiagnosticCode::RespondValue,
-            span,
-            message,
-            label,
-            help,
-        ));
+        self.diagnostics.push(Diagnostic::in_text(DiagnosticCode::RespondValue, span, message, label, help));
     }
 
     /// Reports a path that does not begin with `/` or that contains a query.
@@ -193,7 +182,7 @@ impl SyntaxLinker<'_> {
             return;
         };
         let span = self.map.span_to_source(first.span());
-        self.diagnostics.push(ScriptDiagnostic::error(DiagnosticCode::ResPath, span, message, label, help));
+        self.diagnostics.push(Diagnostic::in_text(DiagnosticCode::ResPath, span, message, label, help));
     }
 
     fn set_literal(&mut self, id: ConstructId, path: Option<&Expression<'_>>) {

@@ -4,7 +4,9 @@
 //! least one byte, so this much stack for each byte cannot overflow. The stack is only reserved: the kernel
 //! provides pages when they are used.
 
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use diagnostics::Diagnostic;
+
+use crate::diagnostic::DiagnosticCode;
 
 const STACK_PER_BYTE: usize = if cfg!(debug_assertions) { 16 << 10 } else { 8 << 10 };
 const MIN_STACK_BYTES: usize = 1 << 20;
@@ -30,14 +32,8 @@ pub(crate) fn with_parser_thread<T: Send>(source: &str, work: impl FnOnce(&str) 
 }
 
 /// Returns the error for a text that exceeds the maximum length.
-pub(crate) fn too_large_diagnostic() -> ScriptDiagnostic {
+pub(crate) fn too_large_diagnostic() -> Diagnostic {
     let message = format!("a file has at most {} KiB", MAX_TEXT_BYTES >> 10);
     let help = "divide it: services reach each other by HTTP, and plain functions can be imported";
-    ScriptDiagnostic::error(
-        DiagnosticCode::TooLarge,
-        0..0,
-        message,
-        "this one is too large to be compiled",
-        help,
-    )
+    Diagnostic::in_text(DiagnosticCode::TooLarge, 0..0, message, "this one is too large to be compiled", help)
 }

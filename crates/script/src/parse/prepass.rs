@@ -15,9 +15,10 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::parse::lex::{FrameId, FrameKind, LexToken, TokenId, TokenKind, TokenList};
 use crate::syntax::{ConstructId, ConstructKind, SyntaxConstruct, SyntaxConstructs};
+use diagnostics::Diagnostic;
 use map::{AppliedEdits, TextReplacement};
 
 pub(crate) use map::OffsetMap;
@@ -35,7 +36,7 @@ pub(crate) struct EncodedText {
     pub(crate) text: String,
     pub(crate) map: OffsetMap,
     pub(crate) syntax: SyntaxConstructs,
-    pub(crate) diagnostics: Vec<ScriptDiagnostic>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
     /// Whether a bracket or token is unterminated. The text cannot be parsed then.
     pub(crate) is_broken: bool,
 }
@@ -58,7 +59,7 @@ struct ConstructFinder<'l> {
     lexed: &'l TokenList<'l>,
     syntax: SyntaxConstructs,
     edits: Vec<TextReplacement>,
-    diagnostics: Vec<ScriptDiagnostic>,
+    diagnostics: Vec<Diagnostic>,
     /// The construct whose body each frame is.
     bodies: Vec<Option<ConstructId>>,
     /// The heads of inline handlers, which are processed together with their resource.
@@ -218,6 +219,6 @@ impl<'l> ConstructFinder<'l> {
         label: &str,
         help: &str,
     ) {
-        self.diagnostics.push(ScriptDiagnostic::error(code, span, message, label, help));
+        self.diagnostics.push(Diagnostic::in_text(code, span, message, label, help));
     }
 }

@@ -3,10 +3,10 @@
 //! Tests of diagnostics compare the full rendered text. A test is named after the rule that the text
 //! violates, if there is one.
 
+use diagnostics::LineStarts;
 use oxc_allocator::Allocator;
 
 use super::*;
-use crate::line::LineStarts;
 use crate::syntax::SyntaxConstruct;
 
 mod bad;
@@ -17,10 +17,7 @@ fn render_diagnostics(source: &str) -> String {
     let allocator = Allocator::default();
     let parsed = parse(&allocator, source);
     for it in &parsed.diagnostics {
-        assert!(
-            !it.primary.text.is_empty() && !it.help.is_empty(),
-            "the label or the help is missing: {it:?}"
-        );
+        assert!(!it.label.is_empty() && it.hint.is_some(), "the label or the help is missing: {it:?}");
     }
     parsed.diagnostics.iter().map(|it| it.render("shop.sjs", source)).collect::<Vec<_>>().join("\n")
 }
@@ -30,7 +27,10 @@ fn diagnostic_codes(source: &str) -> Vec<String> {
     let allocator = Allocator::default();
     let lines = LineStarts::new(source);
     let found = parse(&allocator, source).diagnostics;
-    found.iter().map(|it| format!("{} {}", it.code.as_str(), lines.position(it.primary.span.start))).collect()
+    found
+        .iter()
+        .map(|it| format!("{} {}", it.code.unwrap(), lines.position(it.location.span().start)))
+        .collect()
 }
 
 /// Returns the JavaScript of a text without errors.

@@ -1,8 +1,7 @@
 //! Source maps from the emitted JavaScript to the S file.
 
+use diagnostics::TextPosition;
 use serde::Serialize;
-
-use crate::line::TextPosition;
 
 /// A source map: positions of the emitted text with their origins in the S file. Lines and columns count from
 /// 1.

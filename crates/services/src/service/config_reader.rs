@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use diagnostics::Diagnostic;
 use http::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue};
 use http::uri::{PathAndQuery, Scheme, Uri};
 use rustls::pki_types::ServerName;
 
-use crate::config::{ConfigProblem, HealthConfig, OneOrMany, RetriesConfig, ServiceConfig, ServiceTlsConfig};
+use crate::config::{HealthConfig, OneOrMany, RetriesConfig, ServiceConfig, ServiceTlsConfig};
 use crate::endpoints::HealthChecks;
 use crate::headers::{CDN_LOOP, HOP_BY_HOP, HeaderRules};
 use crate::path::{self, PathGlob};
@@ -22,7 +23,7 @@ const MAX_ATTEMPTS: u32 = 10;
 /// A reader of one service's config that collects mistakes.
 pub(super) struct ServiceConfigReader {
     base: String,
-    pub(super) problems: Vec<ConfigProblem>,
+    pub(super) problems: Vec<Diagnostic>,
 }
 
 impl ServiceConfigReader {
@@ -32,7 +33,7 @@ impl ServiceConfigReader {
 
     fn report_problem(&mut self, below: &str, message: String, hint: &str) {
         let pointer = format!("{}{below}", self.base);
-        self.problems.push(ConfigProblem { pointer, message, hint: hint.to_owned() });
+        self.problems.push(Diagnostic::new(pointer, message, hint));
     }
 
     pub(super) fn check_name(&mut self, name: &str) {

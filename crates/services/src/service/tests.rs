@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use diagnostics::Diagnostic;
+
+use crate::ServiceSet;
 use crate::config::{DurationConfig, HealthConfig, OneOrMany, ServiceConfig, StatusRange};
 use crate::path::DECODED_PATH_COUNT;
-use crate::{ConfigProblem, ServiceSet};
 
-fn problems(services: Vec<(&str, ServiceConfig)>) -> Vec<ConfigProblem> {
+fn problems(services: Vec<(&str, ServiceConfig)>) -> Vec<Diagnostic> {
     let config: BTreeMap<String, ServiceConfig> =
         services.into_iter().map(|(name, config)| (name.to_owned(), config)).collect();
     ServiceSet::new(&config).err().unwrap_or_default()
 }
 
-fn pointers(problems: &[ConfigProblem]) -> Vec<&str> {
-    problems.iter().map(|problem| problem.pointer.as_str()).collect()
+fn pointers(problems: &[Diagnostic]) -> Vec<&str> {
+    problems.iter().map(|problem| problem.location.pointer()).collect()
 }
 
 #[test]
@@ -89,7 +91,7 @@ fn rejects_invalid_urls() {
     ] {
         let found = problems(vec![("a", ServiceConfig::with_url(url))]);
         assert_eq!(pointers(&found), ["/a/url"], "{url}");
-        assert!(!found[0].message.contains("secret") && !found[0].hint.is_empty(), "{}", found[0].message);
+        assert!(!found[0].message.contains("secret") && found[0].hint.is_some(), "{}", found[0].message);
     }
 }
 
@@ -150,7 +152,7 @@ fn reports_settings_without_effect() {
             "/a/health/path",
         ]
     );
-    assert!(found.iter().all(|problem| !problem.hint.is_empty()));
+    assert!(found.iter().all(|problem| problem.hint.is_some()));
 }
 
 #[test]

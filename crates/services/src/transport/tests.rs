@@ -26,7 +26,7 @@ impl ShopClient {
         Self::with_folder(config, Path::new("")).unwrap()
     }
 
-    fn with_folder(config: ServiceConfig, folder: &Path) -> Result<Self, Vec<crate::ConfigProblem>> {
+    fn with_folder(config: ServiceConfig, folder: &Path) -> Result<Self, Vec<diagnostics::Diagnostic>> {
         ServiceSet::load(&BTreeMap::from([("shop".to_owned(), config)]), folder).map(Self)
     }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use diagnostics::Diagnostic;
+use gateway::GatewayConfig;
 use gateway::config::{CorsConfig, ListenConfig, RouteConfig};
-use gateway::{ConfigMistake, GatewayConfig};
 
 use super::DevArguments;
 use crate::commands::config;
@@ -42,7 +43,7 @@ impl DevConfigSource {
     }
 
     /// Reads the current config, and logs the warnings about it.
-    pub(super) fn read_config(&self) -> Result<GatewayConfig, Vec<ConfigMistake>> {
+    pub(super) fn read_config(&self) -> Result<GatewayConfig, Vec<Diagnostic>> {
         let mut config = match self {
             Self::Services { services, port } => GatewayConfig::dev(services, *port)?,
             Self::File { path, .. } => {

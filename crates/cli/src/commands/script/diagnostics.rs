@@ -1,27 +1,26 @@
 //! Diagnostics of the compiler, as text and as JSON for editors.
 
+use diagnostics::{Diagnostic, DiagnosticLocation, DiagnosticSeverity, LineStarts};
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report};
-use script::{DiagnosticLabel, DiagnosticSeverity, LineStarts, ScriptDiagnostic};
 use serde_json::{Value, json};
 
 use crate::output::terminal;
 
 /// Formats a diagnostic with the source lines that it refers to.
-pub(super) fn format_diagnostic(found: &ScriptDiagnostic, name: &str, source: &str) -> String {
+pub(super) fn format_diagnostic(found: &Diagnostic, name: &str, source: &str) -> String {
     let mut report = MietteDiagnostic::new(&found.message);
     report.severity = Some(match found.severity {
         DiagnosticSeverity::Error => miette::Severity::Error,
         DiagnosticSeverity::Warning => miette::Severity::Warning,
         DiagnosticSeverity::Note => miette::Severity::Advice,
     });
-    report.code = Some(found.code.as_str().to_owned());
-    let rule = found.code.rule().map(|rule| format!(" (rule {rule} of the language)"));
-    report.help = Some(format!("{}{}", found.help, rule.unwrap_or_default()));
-    let label = |label: &DiagnosticLabel| LabeledSpan::at(label.span.clone(), &label.text);
-    let others = found.secondary_labels.iter().map(label);
-    let primary =
-        LabeledSpan::new_primary_with_span(Some(found.primary.text.clone()), found.primary.span.clone());
-    let report = Report::new(report.with_labels([primary].into_iter().chain(others)))
+    report.code = found.code.map(str::to_owned);
+    let rule = found.rule.map(|rule| format!(" (rule {rule} of the language)"));
+    report.help = Some(format!("{}{}", hint(found), rule.unwrap_or_default()));
+    let related =
+        found.labels.iter().map(|label| LabeledSpan::at(label.location.span(), label.text.as_str()));
+    let primary = LabeledSpan::new_primary_with_span(Some(found.label.clone()), found.location.span());
+    let report = Report::new(report.with_labels([primary].into_iter().chain(related)))
         .with_source_code(NamedSource::new(name, source.to_owned()));
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode()).with_width(terminal::width());
     let mut text = String::new();
@@ -32,22 +31,28 @@ pub(super) fn format_diagnostic(found: &ScriptDiagnostic, name: &str, source: &s
 }
 
 /// Returns a diagnostic with positions as editors use them: lines and columns from 1.
-pub(super) fn diagnostic_json(found: &ScriptDiagnostic, source: &str) -> Value {
+pub(super) fn diagnostic_json(found: &Diagnostic, source: &str) -> Value {
     let lines = LineStarts::new(source);
-    let place = |label: &DiagnosticLabel| {
-        let (from, to) = (lines.position(label.span.start), lines.position(label.span.end));
+    let place = |location: &DiagnosticLocation, text: &str| {
+        let span = location.span();
+        let (from, to) = (lines.position(span.start), lines.position(span.end));
         json!({
             "line": from.line, "column": from.column, "endLine": to.line, "endColumn": to.column,
-            "text": label.text,
+            "text": text,
         })
     };
+    let related = found.labels.iter().map(|label| place(&label.location, &label.text));
     json!({
         "severity": found.severity.name(),
-        "code": found.code.as_str(),
-        "rule": found.code.rule(),
+        "code": found.code,
+        "rule": found.rule,
         "message": found.message,
-        "help": found.help,
-        "at": place(&found.primary),
-        "others": found.secondary_labels.iter().map(place).collect::<Vec<_>>(),
+        "help": hint(found),
+        "at": place(&found.location, &found.label),
+        "others": related.collect::<Vec<_>>(),
     })
+}
+
+fn hint(found: &Diagnostic) -> &str {
+    found.hint.as_deref().unwrap_or_default()
 }

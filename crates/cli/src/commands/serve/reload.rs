@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use gateway::{BuildError, ConfigMistake, Gateway, GatewayConfig};
+use diagnostics::Diagnostic;
+use gateway::{BuildError, Gateway, GatewayConfig};
 use tokio::runtime::Handle;
 
 use super::systemd;
@@ -105,7 +106,7 @@ fn activate_config(gateway: &Gateway, config: &GatewayConfig) {
     }
 }
 
-fn log_mistakes(mistakes: &[ConfigMistake]) {
+fn log_mistakes(mistakes: &[Diagnostic]) {
     for mistake in mistakes {
         tracing::error!(error = %mistake, "error in the config");
     }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::super::{
-    ConfigMistake, FieldPositions, GatewayConfig, companion_files, read_document, read_text, schema, yaml,
-};
+use diagnostics::Diagnostic;
+
+use super::super::{FieldPositions, GatewayConfig, companion_files, read_document, read_text, schema, yaml};
 use super::{CONFIG, DECLARATION, find_schemas};
 
 /// A config with every old key, each on a line of its own that ends with its new name.
@@ -115,16 +115,16 @@ fn split_old_and_new(line: &str) -> (String, Option<String>) {
     (setting.to_owned(), Some(format!("{indent}{new}:{value}")))
 }
 
-fn parse_config(text: &str) -> Result<GatewayConfig, Vec<ConfigMistake>> {
+fn parse_config(text: &str) -> Result<GatewayConfig, Vec<Diagnostic>> {
     read_text(text, Path::new("orfa.yaml"))
 }
 
 fn config_warnings(text: &str) -> Vec<String> {
-    parse_config(text).unwrap().source.warnings().iter().map(ConfigMistake::to_string).collect()
+    parse_config(text).unwrap().source.warnings().iter().map(Diagnostic::to_string).collect()
 }
 
 fn config_mistakes(text: &str) -> Vec<String> {
-    parse_config(text).err().unwrap_or_default().iter().map(ConfigMistake::to_string).collect()
+    parse_config(text).err().unwrap_or_default().iter().map(Diagnostic::to_string).collect()
 }
 
 /// Formats a config without the positions in its file.
@@ -140,8 +140,8 @@ fn accepts_every_old_key_with_a_warning_at_its_position() {
     assert_eq!(lines.len(), CONFIG.iter().map(|renamed| renamed.keys.len()).sum::<usize>());
     assert_eq!(warned.len(), lines.len(), "{warned:#?}");
     for ((line, column, old, new), warning) in lines.into_iter().zip(warned) {
-        assert_eq!((warning.line, warning.column), (line, column), "{warning}");
-        assert!(warning.field.ends_with(&format!(".{old}")), "{warning}");
+        assert_eq!(warning.location.line_and_column(), (line, column), "{warning}");
+        assert!(warning.location.field().ends_with(&format!(".{old}")), "{warning}");
         assert_eq!(warning.message, format!("the key `{old}` is deprecated"));
         assert_eq!(warning.hint, Some(format!("write `{new}`")));
     }
@@ -165,8 +165,8 @@ fn rejects_an_old_key_beside_the_new_one() {
     assert_eq!(mistakes.len(), lines.len(), "{mistakes:#?}");
     for ((_, column, old, new), mistake) in lines.into_iter().zip(mistakes) {
         assert_eq!(mistake.message, format!("`{old}` is the old name of `{new}`, which is set too"));
-        assert_eq!(mistake.column, column);
-        assert!(mistake.field.ends_with(&format!(".{old}")), "{mistake}");
+        assert_eq!(mistake.location.line_and_column().1, column);
+        assert!(mistake.location.field().ends_with(&format!(".{old}")), "{mistake}");
     }
 }
 
@@ -255,7 +255,10 @@ parts:
     let config = read_text(text, &folder.path().join("orfa.yaml")).unwrap();
     let warned = config.source.warnings().iter();
     let warned: Vec<_> = warned
-        .map(|warning| (warning.line, warning.field.as_str(), warning.hint.as_deref().unwrap_or_default()))
+        .map(|warning| {
+            let hint = warning.hint.as_deref().unwrap_or_default();
+            (warning.location.line_and_column().0, warning.location.field(), hint)
+        })
         .collect();
     assert_eq!(
         warned,

@@ -7,15 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use diagnostics::Diagnostic;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
-use services::config::ConfigProblem;
 
-use super::{config_problem, read_certificates};
+use super::read_certificates;
 use crate::config::CertificateConfig;
 use crate::http_semantics::peer_certificate::PeerCertificate;
 
@@ -37,16 +37,13 @@ impl CertificateStore {
     pub(super) fn load(
         config: &[CertificateConfig],
         provider: &CryptoProvider,
-    ) -> Result<Self, Vec<ConfigProblem>> {
+    ) -> Result<Self, Vec<Diagnostic>> {
         let mut keys = Self { by_host: HashMap::new(), all: Vec::new() };
         let mut problems = Vec::new();
         for (index, config) in config.iter().enumerate() {
             match load_one(config, provider) {
                 Ok((key, certificate)) => keys.add(key, &certificate),
-                Err(found) => {
-                    let pointer = format!("/certificates/{index}{}", found.pointer);
-                    problems.push(ConfigProblem { pointer, ..found });
-                }
+                Err(found) => problems.push(found.below(&format!("/certificates/{index}"))),
             }
         }
         if problems.is_empty() { Ok(keys) } else { Err(problems) }
@@ -83,11 +80,11 @@ impl ResolvesServerCert for CertificateStore {
 fn load_one(
     config: &CertificateConfig,
     provider: &CryptoProvider,
-) -> Result<(CertifiedKey, PeerCertificate), ConfigProblem> {
+) -> Result<(CertifiedKey, PeerCertificate), Diagnostic> {
     let CertificateConfig { cert, key } = config;
     let wrong_cert = |what: String| {
         let hint = "it should contain the certificate in PEM, then the intermediate ones";
-        config_problem("/cert", format!("{}: {what}", cert.display()), hint)
+        Diagnostic::new("/cert", format!("{}: {what}", cert.display()), hint)
     };
     let chain = read_certificates(cert).map_err(|error| wrong_cert(error.to_string()))?;
     let read = chain.first().map(PeerCertificate::parse).transpose();
@@ -96,7 +93,7 @@ fn load_one(
         tracing::warn!(file = %cert.display(), subject = certificate.subject, "the certificate {staleness}");
     }
     let private = private_key(key).map_err(|what| {
-        config_problem(
+        Diagnostic::new(
             "/key",
             format!("{}: {what}", key.display()),
             "it should contain one private key in PEM",
@@ -105,10 +102,10 @@ fn load_one(
     let certified = CertifiedKey::from_der(chain, private, provider).map_err(|error| match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             let message = format!("{} is not the key of {}", key.display(), cert.display());
-            config_problem("/key", message, "renew certificate and key together")
+            Diagnostic::new("/key", message, "renew certificate and key together")
         }
         error => {
-            config_problem("/key", format!("{}: {error}", key.display()), "use an RSA, ECDSA or Ed25519 key")
+            Diagnostic::new("/key", format!("{}: {error}", key.display()), "use an RSA, ECDSA or Ed25519 key")
         }
     })?;
     Ok((certified, certificate))

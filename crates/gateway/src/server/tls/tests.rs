@@ -85,7 +85,7 @@ impl CertificateFolder {
     /// Returns the errors in the files: pointers and messages.
     fn problems(&self) -> Vec<(String, String)> {
         let problems = ListenerTls::new(&self.config, self.path()).err().unwrap_or_default();
-        problems.into_iter().map(|problem| (problem.pointer, problem.message)).collect()
+        problems.into_iter().map(|problem| (problem.location.pointer().to_owned(), problem.message)).collect()
     }
 
     fn client(&self) -> ClientConfig {

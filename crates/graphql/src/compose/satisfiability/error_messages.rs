@@ -1,8 +1,9 @@
 //! Error messages for unreachable fields, which show what is missing.
 
+use diagnostics::Diagnostics;
 use indexmap::IndexMap;
 
-use super::super::error::{CompositionErrorKind, CompositionErrors, quote_names};
+use super::super::error::{CompositionErrorKind, ReportError, quote_names};
 use super::super::model::SubgraphName;
 use super::Satisfiability;
 
@@ -13,7 +14,7 @@ pub(super) fn report_fields(
     index: usize,
     name: &str,
     missed: &[&str],
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let mut alike: IndexMap<(Vec<usize>, Vec<&str>), Vec<&str>> = IndexMap::new();
     for &field in missed {
@@ -39,7 +40,7 @@ fn report_missing(
     name: &str,
     (by, requires): (&[usize], &[&str]),
     fields: &[&str],
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let from = origin_services(reach, index);
     let keys = key_texts(reach, name, by);
@@ -62,7 +63,13 @@ fn report_missing(
     );
     let hint = format!("give \"{name}\" a @key in {there}, with fields that {here} has too");
     let services: Vec<&SubgraphName> = services.into_iter().chain(from).collect();
-    errors.add(CompositionErrorKind::SatisfiabilityError, &services, coordinates[0].as_str(), message, hint);
+    errors.report(
+        CompositionErrorKind::SatisfiabilityError,
+        &services,
+        coordinates[0].as_str(),
+        message,
+        hint,
+    );
 }
 
 /// Reports that no service can determine that an object is of this type.
@@ -70,7 +77,7 @@ pub(super) fn report_unknown_type(
     reach: &Satisfiability<'_, '_>,
     index: usize,
     name: &str,
-    errors: &mut CompositionErrors,
+    errors: &mut Diagnostics,
 ) {
     let from = origin_services(reach, index);
     let message = format!(
@@ -79,7 +86,7 @@ pub(super) fn report_unknown_type(
         quote_names(service_names(&from)),
     );
     let hint = "let the service that has the interface resolve it by the same @key";
-    errors.add(CompositionErrorKind::SatisfiabilityError, &from, name, message, hint);
+    errors.report(CompositionErrorKind::SatisfiabilityError, &from, name, message, hint);
 }
 
 fn service_names<'n>(services: &[&'n SubgraphName]) -> impl Iterator<Item = &'n str> {

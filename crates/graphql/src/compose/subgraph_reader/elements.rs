@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 
 use super::{DEFAULT_DEPRECATION_REASON, DirectiveList, FEDERATION_ELEMENTS, SubgraphReader};
 use crate::compose::directive_names::{DirectiveMeaning, directive_argument, string_value};
-use crate::compose::error::CompositionErrorKind;
+use crate::compose::error::{CompositionErrorKind, ReportError};
 use crate::compose::model::{
     ElementMetadata, FieldOverride, FieldSet, FieldUsage, SchemaValue, SubgraphField, SubgraphInput,
     SubgraphType, TypeRef,
@@ -172,7 +172,7 @@ impl<'a> SubgraphReader<'_, 'a> {
     }
 
     fn report_unsupported(&mut self, coordinate: &str, directive: &str) {
-        self.errors.add(
+        self.errors.report(
             CompositionErrorKind::UnsupportedLinkedFeature,
             &[self.service],
             coordinate,
@@ -185,7 +185,7 @@ impl<'a> SubgraphReader<'_, 'a> {
     }
 
     fn report_missing_import(&mut self, coordinate: &str, directive: &str) {
-        self.errors.add(
+        self.errors.report(
             CompositionErrorKind::InvalidGraphql,
             &[self.service],
             coordinate,
@@ -234,7 +234,7 @@ impl<'a> SubgraphReader<'_, 'a> {
         let service = self.service;
         let message =
             format!("`fields` of @{} at \"{coordinate}\" of \"{service}\" {}.", directive.name, complaint.1);
-        self.errors.add(
+        self.errors.report(
             complaint.0,
             &[service],
             coordinate,

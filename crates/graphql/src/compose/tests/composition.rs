@@ -1,11 +1,17 @@
 //! Cases that the oracle lacks or handles differently from the specification, and tests of error messages.
 
+use diagnostics::{Diagnostic, SourceDocument};
+
 use super::plans::{new_planner, plan_query};
 use super::{FEDERATION_V2_HEADER, compose_case};
-use crate::compose::{CompositionErrorKind, read_supergraph};
+use crate::compose::read_supergraph;
+
+fn error_line(error: &Diagnostic) -> String {
+    format!("{}: {} ({})\n", error.code.unwrap(), error.message, error.hint.as_deref().unwrap())
+}
 
 fn error_codes(case: &str) -> Vec<&'static str> {
-    compose_case(case).err().unwrap_or_default().iter().map(|error| error.code.code()).collect()
+    compose_case(case).err().unwrap_or_default().iter().map(|error| error.code.unwrap()).collect()
 }
 
 #[test]
@@ -94,10 +100,9 @@ type It @key(fields: \"id\") { id: ID! m: Int @shareable }",
         let at = good[type_of..].find(was).map(|at| type_of + at).or_else(|| good.find(was)).unwrap();
         let broken = format!("{}{is}{}", &good[..at], &good[at + was.len()..]);
         let errors = read_supergraph(&broken).err().unwrap_or_default();
-        let found =
-            errors.first().map(|error| (error.code.code(), error.coordinate.as_deref().unwrap_or("")));
+        let found = errors.first().map(|error| (error.code.unwrap(), error.location.field()));
         assert_eq!(found, Some((code, coordinate)), "{was} → {is}: {errors:#?}");
-        assert_eq!(errors[0].position.0, broken[..at].lines().count(), "{errors:#?}");
+        assert_eq!(errors[0].location.line_and_column().0, broken[..at].lines().count(), "{errors:#?}");
     }
 }
 
@@ -206,14 +211,15 @@ type Query { buyers: [Buyer!]! }
 type Buyer @key(fields: \"email\") { email: String! name: String }",
     );
     let errors = errors.unwrap_err();
-    insta::assert_snapshot!(errors.iter().map(|error| format!("{error}\n")).collect::<String>(), @r#"
+    insta::assert_snapshot!(errors.iter().map(error_line).collect::<String>(), @r#"
     SATISFIABILITY_ERROR: "Buyer.id" of "catalog" can't be resolved in `query { buyers { id } }`, where a "Buyer" comes from "profile": no @key resolves it there. (give "Buyer" a @key in "catalog", with fields that "profile" has too)
     SATISFIABILITY_ERROR: "Buyer.email" and "Buyer.name" of "profile" can't be resolved in `query { catalogs { buyer { email } } }`, where a "Buyer" comes from "catalog": its @key there ("email") can't be resolved here. (give "Buyer" a @key in "profile", with fields that "catalog" has too)
     "#);
     let error = &errors[1];
-    assert_eq!(error.code, CompositionErrorKind::SatisfiabilityError);
-    assert_eq!(error.coordinate.as_deref(), Some("Buyer.email"));
-    assert_eq!(error.services.iter().map(|name| &**name).collect::<Vec<_>>(), ["profile", "catalog"]);
+    assert_eq!(error.code, Some("SATISFIABILITY_ERROR"));
+    assert_eq!(error.location.field(), "Buyer.email");
+    let services = ["profile", "catalog"].map(|name| SourceDocument::Description(name.into()).at(""));
+    assert!(error.labels.iter().map(|label| &label.location).eq(&services), "{error:#?}");
 }
 
 #[test]
@@ -270,7 +276,7 @@ fn reads_an_existing_supergraph() {
 #[test]
 fn rejects_invalid_and_unsupported_supergraphs() {
     let code =
-        |sdl: &str| read_supergraph(sdl).err().unwrap_or_default().first().map(|error| error.code.code());
+        |sdl: &str| read_supergraph(sdl).err().unwrap_or_default().first().map(|error| error.code.unwrap());
     assert_eq!(code("type Query { a: Int }"), Some("INVALID_GRAPHQL"));
     assert_eq!(code("type Query {"), Some("INVALID_GRAPHQL"));
     assert_eq!(code(FEDERATION_V2_HEADER), Some("INVALID_GRAPHQL"));

@@ -1,9 +1,11 @@
 //! Conversion of an introspection result to a model.
 
+use diagnostics::Diagnostic;
 use serde::Deserialize;
 
 use super::{RootTypeNames, SUBGRAPH_FIELDS, add_or_merge_type};
-use crate::schema::mistake::SchemaWarning;
+use crate::schema::diagnostic::document_warning;
+
 use crate::schema::model::{
     BUILT_IN_SCALARS, MUTATION, ModelEnumValue, ModelField, ModelFields, ModelTypeRef, ModelTypeShape, QUERY,
     ServiceModel,
@@ -92,7 +94,7 @@ struct IntrospectedTypeRef {
 ///
 /// # Errors
 /// If the text is not an introspection result.
-pub(super) fn read_introspection(model: &mut ServiceModel, text: &str) -> Result<Vec<SchemaWarning>, String> {
+pub(super) fn read_introspection(model: &mut ServiceModel, text: &str) -> Result<Vec<Diagnostic>, String> {
     let answer: IntrospectionResponse = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let schema = answer.schema.or_else(|| Some(answer.data?.schema));
     let schema = schema.ok_or("it has no `__schema`: the service does not provide its schema")?;
@@ -105,12 +107,7 @@ pub(super) fn read_introspection(model: &mut ServiceModel, text: &str) -> Result
     let mut findings = Vec::new();
     for it in schema.types {
         if it.name == roots.subscription {
-            findings.push(SchemaWarning {
-                service: model.service.clone(),
-                location: it.name,
-                message: "subscriptions are left out".to_owned(),
-                hint: String::new(),
-            });
+            findings.push(document_warning(&model.service, it.name, "subscriptions are left out", ""));
         } else if !it.name.starts_with("__") && !BUILT_IN_SCALARS.contains(&&*it.name) {
             let Some(shape) = convert_shape(&it, &roots) else { continue };
             add_or_merge_type(

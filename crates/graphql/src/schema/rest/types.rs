@@ -3,13 +3,15 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use diagnostics::Diagnostic;
 use indexmap::IndexSet;
 use json::pointer::escape_step;
 use openapi::{DiscriminatedUnion, MemberAccess, OpenApiDocument, OpenApiSchema};
 
 use super::flat::{FlatMember, FlatMembers, FlatSchema, FlatSchemaKind, SchemaFlattener};
+use crate::schema::diagnostic::document_warning;
 use crate::schema::graphql_names::{self, TypeNames};
-use crate::schema::mistake::SchemaWarning;
+
 use crate::schema::model::{
     BUILT_IN_SCALARS, ModelEnumValue, ModelField, ModelFields, ModelType, ModelTypeRef, ModelTypeShape,
     ServiceModel,
@@ -48,7 +50,7 @@ impl SchemaLocation {
 /// The types of a document while they are built.
 pub(super) struct TypeBuilder<'a> {
     pub(super) model: ServiceModel,
-    pub(super) warnings: Vec<SchemaWarning>,
+    pub(super) warnings: Vec<Diagnostic>,
     /// The warnings so far. They are deduplicated, since a schema may be used in both directions.
     reported: HashSet<(String, String)>,
     document: &'a OpenApiDocument,
@@ -95,8 +97,7 @@ impl<'a> TypeBuilder<'a> {
     pub(super) fn add_warning(&mut self, place: &str, message: impl Into<String>, hint: &str) {
         let (place, message) = (place.to_owned(), message.into());
         if self.reported.insert((place.clone(), message.clone())) {
-            let (service, hint) = (self.model.service.clone(), hint.to_owned());
-            self.warnings.push(SchemaWarning { service, location: place, message, hint });
+            self.warnings.push(document_warning(&self.model.service, place, message, hint));
         }
     }
 

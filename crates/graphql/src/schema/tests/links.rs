@@ -1,7 +1,9 @@
 //! Tests of links, and of all mistakes in them.
 
+use diagnostics::{Diagnostic, DiagnosticLocation, SourceDocument};
+
 use super::{build_test_subgraphs, service_bindings, warning_texts};
-use crate::schema::mistake::{SchemaMistake, SchemaMistakeLocation};
+
 use crate::subgraph::{BatchStrategy, BoundCall, ParameterSource, TypeRule};
 use crate::{ServiceSchema, compose};
 
@@ -58,7 +60,7 @@ type Agent { id: ID! name: String! post_id: Int }
 
 const SERVICES: [(&str, &str); 3] = [("shop", SHOP), ("people", PEOPLE), ("agents", AGENTS)];
 
-fn link_mistakes(links: &str) -> Vec<SchemaMistake> {
+fn link_mistakes(links: &str) -> Vec<Diagnostic> {
     build_test_subgraphs(&SERVICES, links).expect_err("mistakes")
 }
 
@@ -91,7 +93,7 @@ links:
   Query.v: { get: "people/users/{author_id}" }
   Post.w: { get: "people/users?ids={author_id}", on: author_id = id, at: /itms }
 "#;
-    let told: Vec<String> = link_mistakes(links).iter().map(ToString::to_string).collect();
+    let told: Vec<String> = link_mistakes(links).iter().map(|it| format!("{it:#}")).collect();
     insta::assert_snapshot!(told.join("\n"));
 }
 
@@ -105,13 +107,10 @@ types:
   Query: { rename: Root, fields: { listPosts: { rename: getPost } } }
   Meta: { fields: { words: { hide: true } } }
 ";
-    let told: Vec<String> = link_mistakes(links).iter().map(ToString::to_string).collect();
+    let told: Vec<String> = link_mistakes(links).iter().map(|it| format!("{it:#}")).collect();
     insta::assert_snapshot!(told.join("\n"));
-    assert!(
-        link_mistakes(links)
-            .iter()
-            .all(|it| it.code == "graphql-type" && matches!(it.location, SchemaMistakeLocation::Links(_)))
-    );
+    assert!(link_mistakes(links).iter().all(|it| it.code == Some("graphql-type")
+        && matches!(it.location, DiagnosticLocation::Pointer { document: SourceDocument::Links, .. })));
 }
 
 #[test]
@@ -164,7 +163,7 @@ fn rejects_abstract_types_with_only_hidden_objects() {
     let told: Vec<String> = build_test_subgraphs(&[("a", sdl)], links)
         .expect_err("mistakes")
         .iter()
-        .map(ToString::to_string)
+        .map(|it| format!("{it:#}"))
         .collect();
     assert!(told.iter().any(|it| it.contains("all possible types of `Any` are hidden")), "{told:?}");
     assert!(told.iter().any(|it| it.contains("all possible types of `Node` are hidden")), "{told:?}");
@@ -302,10 +301,10 @@ links:
 #[test]
 fn reports_an_unreadable_schema_at_its_service() {
     let mistakes = build_test_subgraphs(&[("agents", "type Query {")], "").expect_err("no schema");
-    assert_eq!(mistakes[0].code, "graphql-schema");
+    assert_eq!(mistakes[0].code, Some("graphql-schema"));
     let mistakes = build_test_subgraphs(&[("agents", "{\"data\": {}}")], "").expect_err("no schema");
     assert!(
-        matches!(&mistakes[0].location, SchemaMistakeLocation::Service(name, _) if &**name == "agents"),
+        matches!(&mistakes[0].location, DiagnosticLocation::Pointer { document: SourceDocument::Service(name), .. } if &**name == "agents"),
         "{mistakes:?}"
     );
 }
@@ -401,7 +400,7 @@ types:
   Query: { fields: { two: { rename: second } } }
 ";
     let wrong = build_test_subgraphs(&[("one", &one), ("two", &two)], links).expect_err("mistakes");
-    let wrong: Vec<String> = wrong.iter().map(SchemaMistake::to_string).collect();
+    let wrong: Vec<String> = wrong.iter().map(|it| format!("{it:#}")).collect();
     assert_eq!(wrong.len(), 2, "{wrong:?}");
     assert!(
         wrong.iter().any(|it| it.contains("`Query.two` belongs to `two`, a federated subgraph")),

@@ -2,14 +2,15 @@
 
 use std::ops::Range;
 
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
-use crate::line::LineStarts;
+use diagnostics::{Diagnostic, LineStarts};
+
+use crate::diagnostic::DiagnosticCode;
 use crate::parse::lex::{FrameId, FrameKind, LexicalError, TokenId, TokenList, UnterminatedKind};
 
 /// Returns diagnostics for the lexical errors. Of mismatched brackets only the first is reported, since it
 /// causes the others.
-pub(super) fn lexical_diagnostics(lexed: &TokenList<'_>) -> Vec<ScriptDiagnostic> {
-    let mut found: Vec<ScriptDiagnostic> =
+pub(super) fn lexical_diagnostics(lexed: &TokenList<'_>) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> =
         lexed.errors.iter().filter_map(|fault| unterminated_error(*fault)).collect();
     if found.is_empty() {
         found.extend(lexed.errors.iter().find_map(|fault| bracket_error(lexed, *fault)));
@@ -17,7 +18,7 @@ pub(super) fn lexical_diagnostics(lexed: &TokenList<'_>) -> Vec<ScriptDiagnostic
     found
 }
 
-fn unterminated_error(fault: LexicalError) -> Option<ScriptDiagnostic> {
+fn unterminated_error(fault: LexicalError) -> Option<Diagnostic> {
     let LexicalError::Unterminated { kind: what, start, end } = fault else { return None };
     let (name, help) = match what {
         UnterminatedKind::String => {
@@ -30,7 +31,7 @@ fn unterminated_error(fault: LexicalError) -> Option<ScriptDiagnostic> {
         UnterminatedKind::Comment => ("comment", "close it with `*/`"),
     };
     let message = format!("this {name} never ends");
-    Some(ScriptDiagnostic::error(
+    Some(Diagnostic::in_text(
         DiagnosticCode::Unterminated,
         start..end,
         message,
@@ -39,7 +40,7 @@ fn unterminated_error(fault: LexicalError) -> Option<ScriptDiagnostic> {
     ))
 }
 
-fn bracket_error(lexed: &TokenList<'_>, fault: LexicalError) -> Option<ScriptDiagnostic> {
+fn bracket_error(lexed: &TokenList<'_>, fault: LexicalError) -> Option<Diagnostic> {
     match fault {
         LexicalError::Unterminated { .. } => None,
         LexicalError::Mismatched { close, open: Some(open) } => Some(mismatched_error(lexed, close, open)),
@@ -60,12 +61,12 @@ fn closing_bracket(open: &str) -> &'static str {
     }
 }
 
-fn mismatched_error(lexed: &TokenList<'_>, close: TokenId, open: TokenId) -> ScriptDiagnostic {
+fn mismatched_error(lexed: &TokenList<'_>, close: TokenId, open: TokenId) -> Diagnostic {
     let (text, opened) = (first_char(lexed.token_text(close)), lexed.token_text(open));
     let message = format!("mismatched `{text}`");
     let label = format!("`{}` is expected before this", closing_bracket(opened));
     let help = format!("close the `{opened}` with `{}`, or remove the `{text}`", closing_bracket(opened));
-    ScriptDiagnostic::error(DiagnosticCode::Bracket, token_span(lexed, close), message, label, help)
+    Diagnostic::in_text(DiagnosticCode::Bracket, token_span(lexed, close), message, label, help)
         .with_label(token_span(lexed, open), format!("this `{opened}` is still open"))
 }
 
@@ -74,12 +75,12 @@ fn first_char(text: &str) -> &str {
     text.chars().next().map_or("", |c| &text[..c.len_utf8()])
 }
 
-fn superfluous_error(lexed: &TokenList<'_>, close: TokenId) -> ScriptDiagnostic {
+fn superfluous_error(lexed: &TokenList<'_>, close: TokenId) -> Diagnostic {
     let text = first_char(lexed.token_text(close));
     let message = format!("unexpected `{text}`: nothing is open here");
     let help = "remove it, or look for a block above that was closed too early";
     let start = token_span(lexed, close).start;
-    let error = ScriptDiagnostic::error(
+    let error = Diagnostic::in_text(
         DiagnosticCode::Bracket,
         start..start + text.len(),
         message,
@@ -92,7 +93,7 @@ fn superfluous_error(lexed: &TokenList<'_>, close: TokenId) -> ScriptDiagnostic 
     }
 }
 
-fn unclosed_error(lexed: &TokenList<'_>, innermost: FrameId) -> Option<ScriptDiagnostic> {
+fn unclosed_error(lexed: &TokenList<'_>, innermost: FrameId) -> Option<Diagnostic> {
     let end = lexed.source.len();
     let open = lexed.frames[innermost].open?;
     let opened = lexed.token_text(open);
@@ -100,14 +101,14 @@ fn unclosed_error(lexed: &TokenList<'_>, innermost: FrameId) -> Option<ScriptDia
         let message = format!("unexpected end of file, a {} is missing", closing_bracket(opened));
         let help = format!("close the `{opened}` with `{}`", closing_bracket(opened));
         let error =
-            ScriptDiagnostic::error(DiagnosticCode::Bracket, end..end, message, "the file ends here", help);
+            Diagnostic::in_text(DiagnosticCode::Bracket, end..end, message, "the file ends here", help);
         return Some(error.with_label(token_span(lexed, open), format!("this `{opened}` is still open")));
     }
     let suspect = find_unclosed_brace(lexed).unwrap_or(open);
     let help = "close the block where it is to end; the indentation shows which one it probably is";
     let message = "unexpected end of file, a } is missing";
     let error =
-        ScriptDiagnostic::error(DiagnosticCode::MissingBrace, end..end, message, "the file ends here", help);
+        Diagnostic::in_text(DiagnosticCode::MissingBrace, end..end, message, "the file ends here", help);
     Some(error.with_label(token_span(lexed, suspect), "this block is probably the one left open"))
 }
 

@@ -1,7 +1,9 @@
 //! `service`, `res` and `on`.
 
+use diagnostics::Diagnostic;
+
 use super::{ConstructFinder, StatementPosition};
-use crate::diagnostic::{DiagnosticCode, ScriptDiagnostic};
+use crate::diagnostic::DiagnosticCode;
 use crate::method::HandlerMethod;
 use crate::parse::lex::{TokenId, TokenKind};
 use crate::syntax::{ConstructKind, ConstructName};
@@ -73,7 +75,7 @@ impl ConstructFinder<'_> {
         let place = self.statement_position(token.frame);
         let help = "move it out, to the file's top level; services reach each other by HTTP";
         let message = "a service must be at the top level of a file";
-        let mut error = ScriptDiagnostic::error(
+        let mut error = Diagnostic::in_text(
             DiagnosticCode::ServicePlace,
             self.span(id),
             message,

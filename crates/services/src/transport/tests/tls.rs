@@ -303,7 +303,7 @@ fn reports_the_location_of_every_mistake() {
         let [ca, cert, key, server_name] = [ca, cert, key, name].map(|text| text.map(str::to_owned));
         let config = config_with_tls(url.to_owned(), ServiceTlsConfig { ca, cert, key, server_name });
         let problems = ShopClient::with_folder(config, authority.folder.path()).err().unwrap_or_default();
-        problems.into_iter().map(|problem| problem.pointer).collect::<Vec<_>>()
+        problems.into_iter().map(|problem| problem.location.pointer().to_owned()).collect::<Vec<_>>()
     };
     let url = "https://shop";
     let (cert, key) = (Some("cert.pem"), Some("key.pem"));

@@ -1,25 +1,27 @@
-//! Rendering of diagnostics as text, in the style of rustc.
+//! Rendering of diagnostics with their source lines, in the style of rustc.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use super::{DiagnosticSeverity, ScriptDiagnostic};
+use crate::diagnostic::Diagnostic;
 use crate::line::{LineStarts, saturating_u32};
 
-impl ScriptDiagnostic {
-    /// Renders the diagnostic with the source lines that it refers to. `file` is the file name to print.
+impl Diagnostic {
+    /// Renders a diagnostic about a text with the source lines that it refers to. `file` is the file name to
+    /// print.
     #[must_use]
     pub fn render(&self, file: &str, source: &str) -> String {
         let lines = LineStarts::new(source);
-        let mut marks = vec![UnderlinedRange::new(&lines, &self.primary.span, &self.primary.text, '^')];
+        let span = self.location.span();
+        let mut marks = vec![UnderlinedRange::new(&lines, &span, &self.label, '^')];
+        let related = self.labels.iter();
         marks.extend(
-            self.secondary_labels
-                .iter()
-                .map(|label| UnderlinedRange::new(&lines, &label.span, &label.text, '-')),
+            related.map(|label| UnderlinedRange::new(&lines, &label.location.span(), &label.text, '-')),
         );
-        let place = lines.position(self.primary.span.start);
+        let place = lines.position(span.start);
         let width = marks.iter().map(|mark| mark.line).max().unwrap_or(1).to_string().len();
-        let mut text = format!("{}[{}]: {}\n", self.severity.name(), self.code.as_str(), self.message);
+        let mut text =
+            format!("{}[{}]: {}\n", self.severity.name(), self.code.unwrap_or_default(), self.message);
         marks.sort_by_key(|mark| (mark.line, mark.column));
         let _ = writeln!(text, "{:width$}--> {file}:{place}\n{:width$} |", "", "");
         let mut last = None;
@@ -27,23 +29,17 @@ impl ScriptDiagnostic {
             mark.write(&mut text, &lines, width, last);
             last = Some(mark.line);
         }
-        let _ = writeln!(text, "{:width$} |\n{:width$} = help: {}", "", "", self.help);
-        if let Some(rule) = self.code.rule() {
+        let _ = writeln!(
+            text,
+            "{:width$} |\n{:width$} = help: {}",
+            "",
+            "",
+            self.hint.as_deref().unwrap_or_default()
+        );
+        if let Some(rule) = self.rule {
             let _ = writeln!(text, "{:width$} = note: rule {rule} of the S language", "");
         }
         text
-    }
-}
-
-impl DiagnosticSeverity {
-    /// Returns the name that is printed.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-            Self::Note => "note",
-        }
     }
 }
 
