@@ -422,9 +422,9 @@ pub fn read_text(text: &str, file: &Path) -> Result<GatewayConfig, Vec<Diagnosti
 fn read_document(text: &str, file: &Path) -> ConfigReadResult {
     let yaml::YamlDocument { value, mut source, mistakes } = match yaml::read(text, file) {
         Ok(document) => document,
-        Err(mistake) => {
+        Err(mistakes) => {
             let files = vec![file.to_owned()];
-            return ConfigReadResult { config: Err(vec![mistake]), files, warnings: Vec::new() };
+            return ConfigReadResult { config: Err(mistakes), files, warnings: Vec::new() };
         }
     };
     source.note_text(text);

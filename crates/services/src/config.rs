@@ -1,6 +1,6 @@
 //! The `services:` section of `orfa.yaml` as it is written, before anything is checked or opened.
 //!
-//! [`crate::ServiceSet::new`] checks it and reports all mistakes at once, as [`diagnostics::Diagnostic`]s. The types
+//! [`crate::ServiceSet::new`] checks it and reports all mistakes at once. The types
 //! for durations, sizes and rates, which all sections share, are in `units.rs`.
 
 mod balance;

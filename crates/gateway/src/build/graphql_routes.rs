@@ -203,7 +203,8 @@ fn read_remote_services(config: &GatewayConfig, wrong: &mut Diagnostics) -> Remo
         let schema = graphql.schema.as_ref().and_then(|schema| {
             let pointer = format!("{}/graphql/schema", append_step("/services", name));
             let hint = "name a file in GraphQL's schema definition language, relative to the config; or leave it out";
-            read_text_file(config, schema.as_ref(), &pointer, "schema", hint).map_err(|mistake| wrong.push(mistake)).ok()
+            let text = read_text_file(config, schema.as_ref(), &pointer, "schema", hint);
+            text.map_err(|mistakes| wrong.extend(mistakes)).ok()
         });
         remotes.insert(name.clone(), RemoteService { config: graphql.clone(), schema });
     }
@@ -229,7 +230,7 @@ fn read_route_files(
     let supergraph = graphql.supergraph.as_ref().map(|file| {
         let hint = "name a supergraph, relative to the config";
         let text = read_text_file(config, file, &format!("{pointer}/supergraph"), "supergraph", hint);
-        Ok::<_, Vec<Diagnostic>>((file.display().to_string().into(), text.map_err(|mistake| vec![mistake])?))
+        Ok::<_, Vec<Diagnostic>>((file.display().to_string().into(), text?))
     });
     let listed = graphql.documents().map(|pattern| {
         read_document_files(folder, pattern).map_err(|message| {
@@ -251,11 +252,11 @@ fn read_text_file(
     pointer: &str,
     what: &str,
     hint: &str,
-) -> Result<Arc<str>, Diagnostic> {
+) -> Result<Arc<str>, Vec<Diagnostic>> {
     let text = read_long_file(&config.source.folder().join(file));
     text.map(Arc::from).map_err(|error| {
         let message = format!("the {what} {} can't be read: {error}", file.display());
-        config.source.mistake(pointer, message, Some(hint.to_owned()))
+        vec![config.source.mistake(pointer, message, Some(hint.to_owned()))]
     })
 }
 

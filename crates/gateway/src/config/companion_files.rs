@@ -20,8 +20,7 @@ pub(crate) fn read_companion<T: DeserializeOwned + JsonSchema>(
     file: &Path,
     table: &[RenamedIn],
 ) -> Result<(T, FieldPositions), Vec<Diagnostic>> {
-    let yaml::YamlDocument { mut value, mut source, mut mistakes } =
-        yaml::read(text, file).map_err(|mistake| vec![mistake])?;
+    let yaml::YamlDocument { mut value, mut source, mut mistakes } = yaml::read(text, file)?;
     mistakes.extend(renamed_keys::apply_renames(table, &mut value, &mut source));
     mistakes.extend(schema::validate(&value, &source, &schema::schema_for::<T>()));
     let read = deserialise(value, &source, mistakes)?;

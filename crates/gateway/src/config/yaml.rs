@@ -37,7 +37,7 @@ struct YamlReader<'text> {
 }
 
 /// Reads one YAML document. `Err` if it isn't YAML.
-pub(super) fn read(text: &str, file: &Path) -> Result<YamlDocument, Diagnostic> {
+pub(super) fn read(text: &str, file: &Path) -> Result<YamlDocument, Vec<Diagnostic>> {
     let mut reader = YamlReader {
         events: Parser::new_from_str(text),
         source: FieldPositions::new(file),
@@ -48,11 +48,8 @@ pub(super) fn read(text: &str, file: &Path) -> Result<YamlDocument, Diagnostic> 
     let value = match reader.read_document() {
         Ok(value) => value,
         Err(error) => {
-            return Err(reader.source.mistake_at_position(
-                line_and_column(error.marker()),
-                "",
-                yaml_error_message(error.info()),
-            ));
+            let (at, message) = (line_and_column(error.marker()), yaml_error_message(error.info()));
+            return Err(vec![reader.source.mistake_at_position(at, "", message)]);
         }
     };
     Ok(YamlDocument { value, source: reader.source, mistakes: reader.mistakes })

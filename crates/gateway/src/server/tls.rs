@@ -118,7 +118,7 @@ pub(super) fn tls_session(connection: &ServerConnection) -> TlsSession {
 fn load_server_config(config: &TlsConfig) -> Result<ServerConfig, Vec<Diagnostic>> {
     let provider = Arc::new(ring::default_provider());
     let keys = CertificateStore::load(&config.certificates, &provider);
-    let verifier = build_client_verifier(config.client.as_ref(), &provider).map_err(|problem| vec![problem]);
+    let verifier = build_client_verifier(config.client.as_ref(), &provider).map_err(|problem| vec![*problem]);
     let (keys, verifier) = match (keys, verifier) {
         (Ok(keys), Ok(verifier)) => (keys, verifier),
         (keys, verifier) => {
@@ -145,7 +145,7 @@ fn load_server_config(config: &TlsConfig) -> Result<ServerConfig, Vec<Diagnostic
 fn build_client_verifier(
     config: Option<&ClientCertificatesConfig>,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, Diagnostic> {
+) -> Result<Arc<dyn ClientCertVerifier>, Box<Diagnostic>> {
     let Some(config) = config else { return Ok(WebPkiClientVerifier::no_client_auth()) };
     let wrong =
         |message: String| Diagnostic::new("/client/ca", message, "it should contain certificates in PEM");

@@ -80,7 +80,7 @@ impl ResolvesServerCert for CertificateStore {
 fn load_one(
     config: &CertificateConfig,
     provider: &CryptoProvider,
-) -> Result<(CertifiedKey, PeerCertificate), Diagnostic> {
+) -> Result<(CertifiedKey, PeerCertificate), Box<Diagnostic>> {
     let CertificateConfig { cert, key } = config;
     let wrong_cert = |what: String| {
         let hint = "it should contain the certificate in PEM, then the intermediate ones";
