@@ -75,7 +75,7 @@ impl DiagnosticSeverity {
 }
 
 impl Diagnostic {
-    /// Creates an error without a code. An empty hint is none.
+    /// Creates an error without a code. No hint if it is empty.
     pub fn new(
         location: impl Into<DiagnosticLocation>,
         message: impl Into<String>,

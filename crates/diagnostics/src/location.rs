@@ -61,13 +61,13 @@ impl DiagnosticLocation {
         Self::Source(SourcePosition { file: file.into(), line, column, field: String::new() })
     }
 
-    /// Returns the JSON Pointer; empty if the location is none.
+    /// Returns the JSON Pointer; empty for other locations.
     #[must_use]
     pub fn pointer(&self) -> &str {
         if let Self::Pointer { pointer, .. } = self { pointer } else { "" }
     }
 
-    /// Returns the range of bytes; empty if the location is none.
+    /// Returns the range of bytes; empty for other locations.
     #[must_use]
     pub fn span(&self) -> Range<usize> {
         if let Self::Span(span) = self { span.clone() } else { 0..0 }

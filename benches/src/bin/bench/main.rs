@@ -15,6 +15,7 @@ mod filter;
 mod flood;
 mod gigabyte;
 mod graphql;
+mod house;
 mod idle;
 mod job_variants;
 mod json;
@@ -86,6 +87,7 @@ const BENCHES: &[BenchEntry] = &[
     ("aggregate", 90, aggregate::run),
     ("graphql", 360, graphql::run),
     ("strapi", 325, strapi::run),
+    ("house", 1, house::run),
 ];
 
 /// Runs the benchmarks and writes benches/results/.

@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn every_file_of_a_template_is_embedded() {
         for (folder, language) in [("go", ALL[0]), ("rust", ALL[1]), ("assemblyscript", ALL[2])] {
-            let there = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/filter/new").join(folder);
+            let there = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/filter/new").join(folder);
             for entry in fs::read_dir(there).expect("a folder") {
                 let name = entry.expect("an entry").file_name().into_string().expect("a name");
                 let made = ["node_modules", "target", "Cargo.lock", "package-lock.json"].contains(&&*name);
