@@ -27,7 +27,7 @@ const LEVELS: &[&[&str]] = &[
         "store",
         "offload",
     ],
-    &["sandbox", "environments"],
+    &["sandbox", "environments", "handler"],
     &["query", "filter", "script-runtime", "aggregate", "graphql"],
     &["gateway"],
     &["orfa"],

@@ -1,23 +1,21 @@
 //! The aggregate handler, which turns a request into a response.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use diagnostics::Diagnostic;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use handler::{HandlerRequest, HandlerResponse, HandlerResult};
+use http::Method;
 use http::header::HeaderMap;
-use http::{Method, Request, Response};
+use http::request::Parts;
 use json::JsonDocument;
 use offload::OffloadPool;
-use services::body::{ReadBodyError, read_limited};
 use services::caching::{self, CacheNotes};
 use services::{
-    BodyDeadlineExceeded, CallerId, RequestBudget, RequestCall, RequestCalls, RequestReport, ServiceSet,
-    StreamedServiceBody, ToProblem, timeout_at,
+    CallerId, RequestCall, RequestCalls, RequestReport, ServiceSet, StreamedServiceBody, read_request_body,
 };
 
 use crate::config::AggregateLimitsConfig;
@@ -83,32 +81,25 @@ impl Aggregate {
         }
     }
 
-    /// Handles a request. `seen` has the caller, the headers to forward and the deadline. The rest of the
+    /// Handles a request. Its call has the caller, the headers to forward and the deadline. The rest of the
     /// budget follows from the aggregate's limits, and a [`RequestReport`] is left with the budget of the
-    /// request. The extensions of the response contain its [`json::JsonTree`], unless it is streamed.
+    /// request. The response has its tree, unless it is streamed.
     ///
     /// # Errors
     /// Returns the errors of `problem.rs`.
-    pub fn handle(
-        self: &Arc<Self>,
-        request: Request<StreamedServiceBody>,
-        seen: RequestCall,
-    ) -> BoxFuture<'static, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
-        let limits = &self.plan.limits;
-        let (started, deadline) = (seen.budget.started, seen.budget.deadline);
-        let time = limits.timeout.0.min(deadline.saturating_duration_since(started));
-        let concurrency = limits.concurrency as usize;
-        let budget = RequestBudget::new_at(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
-        let budget = Arc::new(budget.with_parent(&seen.budget));
-        let request_budget = Arc::clone(&seen.budget);
-        let call = RequestCall { budget: Arc::clone(&budget), ..seen };
+    pub fn handle(self: &Arc<Self>, request: HandlerRequest) -> BoxFuture<'static, HandlerResult> {
+        let HandlerRequest { head, body, call, .. } = request;
+        let request_budget = Arc::clone(&call.budget);
+        let limits = self.plan.limits.call_limits();
+        let call = call.with_limits(request_budget.started, request_budget.deadline, limits);
+        let budget = Arc::clone(&call.budget);
         let caller = call.caller.clone();
         let this = Arc::clone(self);
         let payer = call.quota_key();
         let budget_used = Arc::clone(&budget);
         let answer = services::make_movable(&self.offload, "aggregate", payer, &budget, async move {
-            let mut answer = this.respond(request, call).await;
-            if let Ok(response) = &mut answer
+            let mut answer = this.respond(head, body, call).await;
+            if let Ok(HandlerResponse { response, .. }) = &mut answer
                 && this.plan.method == Method::GET
             {
                 this.set_cache_headers(response.headers_mut(), budget_used.cache_notes(), &caller);
@@ -136,20 +127,23 @@ impl Aggregate {
 
     async fn respond(
         &self,
-        request: Request<StreamedServiceBody>,
+        head: Parts,
+        body: StreamedServiceBody,
         call: RequestCall,
-    ) -> Result<Response<StreamedServiceBody>, AggregateError> {
-        let method = request.method();
-        let is_head = *method == Method::HEAD;
-        if *method != self.plan.method && !(is_head && self.plan.method == Method::GET) {
-            return Err(AggregateError::Method { method: method.clone(), allow: self.methods() });
+    ) -> Result<HandlerResponse, AggregateError> {
+        let is_head = head.method == Method::HEAD;
+        if head.method != self.plan.method && !(is_head && self.plan.method == Method::GET) {
+            return Err(AggregateError::Method { method: head.method, allow: self.methods() });
         }
-        let (head, body) = request.into_parts();
         // A query may have a parameter for every two bytes.
         offload::move_if_long(3 * head.uri.query().map_or(0, str::len)).await;
         let inputs = self.plan.inputs.read_values(&head)?;
         let body = match self.plan.reads_body {
-            true => Some(self.parse_body(self.read_body(body, call.budget.deadline).await?).await?),
+            true => {
+                let limit = self.plan.limits.request_body.0;
+                let text = read_request_body(body, limit, call.budget.deadline).await?;
+                Some(self.parse_body(text).await?)
+            }
             false => None,
         };
         let known = AvailableValues::new(&self.plan, inputs, body);
@@ -185,13 +179,5 @@ impl Aggregate {
             must: found.requirement(),
         })?;
         Ok(document)
-    }
-
-    async fn read_body(&self, body: StreamedServiceBody, deadline: Instant) -> Result<Bytes, AggregateError> {
-        let read = pin!(read_limited(body, self.plan.limits.request_body.0));
-        timeout_at(deadline, read).await.ok_or(BodyDeadlineExceeded)?.map_err(|error| match error {
-            ReadBodyError::TooLarge(limit) => AggregateError::BodySize(limit),
-            ReadBodyError::Broken(_) => AggregateError::BodyBroken,
-        })
     }
 }

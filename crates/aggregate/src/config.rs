@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::{BytesConfig, DurationConfig};
+use services::{BytesConfig, CallLimits, DurationConfig};
 
 /// An aggregate: the file of its declaration, or an object with further settings.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -49,6 +49,18 @@ pub struct AggregateLimitsConfig {
     /// The maximum memory of a request, apart from the responses of services: their indexes, and the composed
     /// response.
     pub memory: BytesConfig,
+}
+
+impl AggregateLimitsConfig {
+    /// Returns the limits of the upstream calls of a request.
+    pub(crate) fn call_limits(&self) -> CallLimits {
+        CallLimits {
+            timeout: self.timeout.0,
+            calls: self.calls,
+            upstream_bytes: self.upstream_bytes.0,
+            concurrency: self.concurrency as usize,
+        }
+    }
 }
 
 impl Default for AggregateLimitsConfig {

@@ -9,7 +9,7 @@ use http::header::{ALLOW, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use json::JsonError;
 use serde_json::{Map, Value, json};
-use services::{BodyDeadlineExceeded, CallError, DurationConfig, FaultParty, ToProblem};
+use services::{CallError, DurationConfig, FaultParty, RequestBodyError, ToProblem};
 
 use crate::memory::MemoryExhausted;
 
@@ -22,12 +22,8 @@ pub(crate) enum AggregateError {
     InputMissing { input: Box<str>, place: &'static str },
     #[error("the input `{input}` must {must}")]
     InputInvalid { input: Box<str>, must: String },
-    #[error("the body is larger than {0} bytes")]
-    BodySize(u64),
-    #[error("the body broke off")]
-    BodyBroken,
     #[error(transparent)]
-    BodyDeadline(#[from] BodyDeadlineExceeded),
+    Body(#[from] RequestBodyError),
     #[error("the body is not JSON: {0}")]
     BodyJson(JsonError),
     #[error("the body has nothing at `{0}`, which the aggregate needs")]
@@ -243,9 +239,7 @@ impl ToProblem for AggregateError {
             Self::Method { .. } => "method-not-allowed",
             Self::InputMissing { .. } => "input-missing",
             Self::InputInvalid { .. } => "input-invalid",
-            Self::BodySize(_) => "body-too-large",
-            Self::BodyBroken => "body-broken",
-            Self::BodyDeadline(error) => error.code(),
+            Self::Body(error) => error.code(),
             Self::BodyJson(_) => "body-not-json",
             Self::BodyValueMissing(_) => "body-lacks",
             Self::BodyInvalid { .. } => "body-invalid",
@@ -260,8 +254,7 @@ impl ToProblem for AggregateError {
     fn status(&self) -> StatusCode {
         match self {
             Self::Method { .. } => StatusCode::METHOD_NOT_ALLOWED,
-            Self::BodySize(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BodyDeadline(error) => error.status(),
+            Self::Body(error) => error.status(),
             Self::Part(failure) => failure.reason.status(),
             Self::MergeConflict { .. } | Self::MergeKind { .. } => StatusCode::BAD_GATEWAY,
             Self::AnswerSize(_) | Self::Memory => StatusCode::BAD_GATEWAY,
@@ -271,7 +264,7 @@ impl ToProblem for AggregateError {
 
     fn fault(&self) -> FaultParty {
         match self {
-            Self::BodyDeadline(error) => error.fault(),
+            Self::Body(error) => error.fault(),
             Self::Part(failure) => failure.reason.fault(),
             Self::MergeConflict { .. } | Self::MergeKind { .. } => FaultParty::Upstream,
             Self::AnswerSize(_) | Self::Memory => FaultParty::Upstream,
@@ -281,7 +274,7 @@ impl ToProblem for AggregateError {
 
     fn hint(&self) -> String {
         match self {
-            Self::BodyDeadline(error) => return error.hint(),
+            Self::Body(error) => return error.hint(),
             Self::Part(failure) => failure.reason.hint(),
             Self::BodyJson(_) => "Send JSON, in UTF-8.",
             Self::MergeConflict { .. } => {

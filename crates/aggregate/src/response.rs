@@ -8,12 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use handler::HandlerResponse;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body as _;
 use json::{JsonDocument, JsonTree, TreeMember, ValueKind};
-use services::StreamedServiceBody;
-use services::body::HeldBytes;
 
 use crate::declaration::MemberConflict;
 use crate::plan::{AggregatePlan, AggregateShape, ERRORS_MEMBER, json_name};
@@ -63,7 +62,7 @@ pub(crate) fn response_tree(
 pub(crate) async fn streamed_response(
     known: &AvailableValues<'_>,
     failed: &[PartFailure],
-) -> Result<Option<Response<StreamedServiceBody>>, AggregateError> {
+) -> Result<Option<HandlerResponse>, AggregateError> {
     let long = |part: usize| match known.value(part) {
         Some(PartValue::Streamed(held, _)) => held.take(),
         _ => None,
@@ -114,11 +113,11 @@ fn build_streamed(
     known: &AvailableValues<'_>,
     segments: Vec<StreamSegment>,
     failures: &[PartFailure],
-) -> Response<StreamedServiceBody> {
+) -> HandlerResponse {
     let status = if failures.is_empty() { StatusCode::OK } else { known.plan.partial_status };
     let mut response = StreamedBody::new_response(segments, status);
     set_response_headers(response.headers_mut(), failures);
-    response
+    response.into()
 }
 
 /// Merges the members of several parts. Names are compared without their escapes.
@@ -205,7 +204,7 @@ pub(crate) async fn build_response(
     failures: &[PartFailure],
     plan: &AggregatePlan,
     is_head: bool,
-) -> Result<(Response<StreamedServiceBody>, bool), AggregateError> {
+) -> Result<(HandlerResponse, bool), AggregateError> {
     let SizedTree { tree, length, is_written } = measure_tree(tree, plan).await?;
     let body = match is_head {
         true => services::body::empty(),
@@ -217,24 +216,19 @@ pub(crate) async fn build_response(
     }
     set_response_headers(response.headers_mut(), failures);
     response.headers_mut().insert(CONTENT_LENGTH, length.into());
-    response.extensions_mut().insert(tree);
-    Ok((response, is_written))
+    Ok((HandlerResponse { json_tree: Some(tree), ..response.into() }, is_written))
 }
 
 /// Notes how much memory a response holds until it is sent. A single streamed part holds none. `sources` is
 /// the size of the data that it was composed of, unless it holds only its own text.
-pub(crate) fn record_held_memory(
-    response: &mut Response<StreamedServiceBody>,
-    plan: &AggregatePlan,
-    sources: Option<u64>,
-) {
-    let length = response.body().size_hint().exact();
+pub(crate) fn record_held_memory(answer: &mut HandlerResponse, plan: &AggregatePlan, sources: Option<u64>) {
+    let length = answer.response.body().size_hint().exact();
     let is_held = match length {
         Some(length) => length >= COPY_THRESHOLD,
         None => !matches!(plan.answer, AggregateShape::Part(_)),
     };
     if let Some(held) = sources.or(length).filter(|_| is_held) {
-        response.extensions_mut().insert(HeldBytes(held));
+        answer.held_bytes = held;
     }
 }
 

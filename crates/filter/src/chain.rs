@@ -7,8 +7,8 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
-use http::{Request, Response};
-use services::{RequestCall, ServiceSet, StreamedServiceBody};
+use handler::{HandlerRequest, HandlerResponse};
+use services::ServiceSet;
 
 use crate::abi::MessageSide;
 use crate::config::FilterConfig;
@@ -89,7 +89,7 @@ impl FilterChain {
     /// Passes a request through the filters to `handle`, and the response back through them. `handle` is not
     /// called when a filter answers the request itself, and is dropped when one answers while it is in
     /// flight. Filters see every response of `handle`, including errors: problems become responses inside of
-    /// it.
+    /// it. They call services with the request's own call context.
     ///
     /// The end of the streams (`proxy_on_done`, `proxy_on_log`, `proxy_on_delete`) comes when the response
     /// body is read to its end or dropped, or when this future is dropped.
@@ -100,15 +100,14 @@ impl FilterChain {
     /// breaks off.
     pub fn run_exchange<H, F>(
         self: &Arc<Self>,
-        request: Request<StreamedServiceBody>,
-        call: RequestCall,
+        request: HandlerRequest,
         facts: ExchangeInfo,
         handle: H,
-    ) -> impl Future<Output = Result<Response<StreamedServiceBody>, FilterFailure>> + use<H, F>
+    ) -> impl Future<Output = Result<HandlerResponse, FilterFailure>> + use<H, F>
     where
-        H: FnOnce(Request<StreamedServiceBody>) -> F,
-        F: Future<Output = Response<StreamedServiceBody>>,
+        H: FnOnce(HandlerRequest) -> F,
+        F: Future<Output = HandlerResponse>,
     {
-        exchange_run::run(self, request, call, facts, handle)
+        exchange_run::run(self, request, facts, handle)
     }
 }

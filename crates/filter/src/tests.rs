@@ -23,8 +23,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryFutureExt};
+use handler::{HandlerRequest, HandlerResponse};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use services::transport::RequestEndpoint;
@@ -411,6 +412,26 @@ async fn echo(request: Request<StreamedServiceBody>) -> Response<StreamedService
     response
 }
 
+impl FilterChain {
+    /// Runs an exchange with a handler of HTTP messages.
+    fn run_http_exchange<H, F>(
+        self: &Arc<Self>,
+        request: Request<StreamedServiceBody>,
+        call: RequestCall,
+        facts: ExchangeInfo,
+        handle: H,
+    ) -> impl Future<Output = Result<Response<StreamedServiceBody>, FilterFailure>> + use<H, F>
+    where
+        H: FnOnce(Request<StreamedServiceBody>) -> F,
+        F: Future<Output = Response<StreamedServiceBody>>,
+    {
+        let handle = |request: HandlerRequest| {
+            handle(Request::from_parts(request.head, request.body)).map(HandlerResponse::from)
+        };
+        self.run_exchange(HandlerRequest::new(request, call), facts, handle).map_ok(|answer| answer.response)
+    }
+}
+
 /// A call with this timeout.
 fn call_with_timeout(time: Duration) -> RequestCall {
     let budget = RequestBudget::new(time, u32::MAX, u64::MAX, 64);
@@ -436,7 +457,7 @@ async fn send(
     request: Request<StreamedServiceBody>,
 ) -> Result<CompleteResponse, FilterFailure> {
     let response = chain
-        .run_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), echo)
+        .run_http_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), echo)
         .await?;
     Ok(collect_response(response).await.expect("the response's body ends without an error"))
 }
@@ -451,7 +472,7 @@ async fn send_as(
         caller: services::CallerId::Named(name.into()),
         ..call_with_timeout(Duration::from_secs(60))
     };
-    let response = chain.run_exchange(request, call, exchange_info(), echo).await?;
+    let response = chain.run_http_exchange(request, call, exchange_info(), echo).await?;
     Ok(collect_response(response).await.expect("the response's body ends without an error"))
 }
 

@@ -121,7 +121,8 @@ where
 
 impl AdminState {
     async fn handle_request(&self, request: &Request<Incoming>) -> Response<StreamedServiceBody> {
-        self.render_page(request).await.unwrap_or_else(|denied| problem_details::problem_response(&denied))
+        let page = self.render_page(request).await;
+        page.unwrap_or_else(|denied| problem_details::problem_response(&denied).response)
     }
 
     async fn render_page(

@@ -19,7 +19,7 @@ use crate::server::drain::{DrainResult, ShutdownMode};
 use crate::server::listeners::{BindError, Listener, ListenerSet};
 use crate::server::readiness::{LifecycleState, Readiness};
 use crate::telemetry::access_log::LogWriter;
-use crate::telemetry::context::CompletedRequest;
+use crate::telemetry::request_record::CompletedRequest;
 use reload::ReloadShared;
 
 /// A gateway that is ready to serve. Clones are handles of the same gateway.

@@ -1,5 +1,5 @@
 //! The handlers of routes. Each is implemented by a crate that is independent of the others; [`RouteHandler`]
-//! gives them a common interface from a request and its call context to a response or a problem.
+//! dispatches to them. All take a [`HandlerRequest`] and return a [`handler::HandlerResponse`] or a problem.
 
 pub(crate) mod catalogue;
 pub(crate) mod proxy;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
+use handler::{HandlerRequest, HandlerResult};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use offload::polls::PollSite;
-use services::{RequestCall, StreamedServiceBody, ToProblem};
 
 use catalogue::ApiCatalogue;
 use proxy::ProxyHandler;
@@ -40,20 +40,14 @@ impl RouteHandler {
     pub(crate) const CATALOGUE: &str = "api-catalog";
 
     /// Handles a request.
-    pub(crate) fn handle(
-        &self,
-        request: Request<StreamedServiceBody>,
-        call: RequestCall,
-    ) -> BoxFuture<'_, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
+    pub(crate) fn handle(&self, request: HandlerRequest) -> BoxFuture<'_, HandlerResult> {
         match self {
-            Self::Query(query) => query.handle(request, call),
-            Self::Script(script) => script.handle(request, call),
-            Self::Aggregate(aggregate) => aggregate.handle(request, call),
-            Self::Graphql(graphql) => graphql.handle(request, call),
-            Self::Proxy(proxy) => Box::pin(async move { proxy.handle(request, &call).await }),
-            Self::Catalogue(catalogue) => {
-                Box::pin(ready(catalogue.handle(&request, &call).map_err(Into::into)))
-            }
+            Self::Query(query) => query.handle(request),
+            Self::Script(script) => script.handle(request),
+            Self::Aggregate(aggregate) => aggregate.handle(request),
+            Self::Graphql(graphql) => graphql.handle(request),
+            Self::Proxy(proxy) => proxy.handle(request),
+            Self::Catalogue(catalogue) => Box::pin(ready(catalogue.handle(&request))),
         }
     }
 

@@ -1,37 +1,41 @@
-//! The request pipeline: [`RequestPipeline::handle_request`] implements the phases that `lib.rs` lists, in
-//! order.
+//! The request pipeline: [`RequestPipeline::handle_request`] calls the phases of a request in order
+//! ([`RequestPhase`]; ARCHITECTURE.md, "The life of a request"). Each has a [`RequestContext`].
 //!
 //! A [`RequestPipeline`] is built from one config and is immutable. A reload replaces the one for new
 //! requests (`server/active_config.rs`), and requests in flight finish with the one they started with.
 
+pub(crate) mod context;
 pub(crate) mod routes;
 
 use std::sync::Arc;
 
 use admission::Admission as _;
-use futures_util::FutureExt;
-use http::{HeaderMap, Method, Request, Response, header};
+use futures_util::future::{Either, ready};
+use futures_util::{FutureExt, TryFutureExt};
+use handler::{HandlerRequest, HandlerResponse, HandlerResult, LoggedProblem};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use http_body::Body as _;
 use offload::OffloadPool;
 use offload::polls::{PollSite, attribute_polls};
 use services::headers::{ConnectionDetails, MAX_HOPS, count_hops};
 use services::{
-    CallerId, GatewayOverloaded, RequestBudget, RequestCall, ServiceSet, ServiceTunnel, StreamedServiceBody,
-    ToProblem, quota_key,
+    GatewayOverloaded, RequestBudget, RequestCall, ServiceSet, ServiceTunnel, StreamedServiceBody, ToProblem,
+    quota_key,
 };
 
 use crate::auth::authn::{IdentityProviders, Principal};
 use crate::auth::authz::{AuthorizationTable, AuthzError, RequestGrant};
 use crate::handlers::RouteHandler;
 use crate::http_semantics::client::ClientInfo;
-use crate::http_semantics::cors::{self, OriginKind};
-use crate::http_semantics::encode::DedupAccount;
+use crate::http_semantics::cors::{self, AllowedOrigins, OriginKind};
+use crate::http_semantics::encode::{AcceptedEncodings, DedupAccount};
 use crate::http_semantics::request_refusal::RequestRefusal;
 use crate::http_semantics::trusted_proxies::TrustedProxies;
 use crate::http_semantics::{problem_details, request_validation, unsent_bytes};
 use crate::limits::load_shedder::LoadShedder;
 use crate::telemetry::Telemetry;
-use crate::telemetry::context::{BodyFault, LoggedBody, RequestContext};
+use crate::telemetry::phase::RequestPhase;
+use context::{BodyFault, LoggedBody, RequestContext};
 use routes::{RouteEntry, RouteTable};
 
 /// The methods that some route may serve.
@@ -55,6 +59,40 @@ pub(crate) struct RequestPipeline {
     pub(crate) schemas: Arc<graphql::RemoteSchemas>,
 }
 
+/// The route of a request, and the facts of its head that its response depends on.
+struct RouteMatch<'a> {
+    entry: Result<&'a RouteEntry, RequestRefusal>,
+    /// The cross-origin rule of the route, or of paths without a route.
+    origins: &'a AllowedOrigins,
+    origin: Option<HeaderValue>,
+    origin_kind: OriginKind,
+    /// `None` without a route.
+    accepted_encodings: Option<AcceptedEncodings>,
+}
+
+/// A request whose head fits its route.
+struct ValidRequest<'a> {
+    route: &'a RouteEntry,
+    origin_kind: OriginKind,
+    /// Its body is metered.
+    request: Request<StreamedServiceBody>,
+    /// The number of gateways that the request has passed.
+    hops: u8,
+}
+
+/// The response to a request that ends before its handler, or whose handler fails.
+enum EarlyResponse {
+    /// Boxed, since few requests have one.
+    Answer(Box<HandlerResponse>),
+    Problem(Box<dyn ToProblem>),
+}
+
+impl<P: Into<Box<dyn ToProblem>>> From<P> for EarlyResponse {
+    fn from(problem: P) -> Self {
+        Self::Problem(problem.into())
+    }
+}
+
 impl RequestPipeline {
     /// Starts the background work: health checks, timers of filters, workers of scripts.
     pub(crate) fn start(&self) {
@@ -62,60 +100,53 @@ impl RequestPipeline {
         self.routes.start();
     }
 
-    /// Handles a request, from its head to the response's head. The response body writes the log entry when
-    /// it ends.
+    /// Handles a request, from its head to the response's head: one call for each phase, in order. The phases
+    /// up to the handler may end the request early. The response body writes the log entry when it ends.
     pub(crate) async fn handle_request(
         self: Arc<Self>,
         mut request: Request<StreamedServiceBody>,
         client: ClientInfo,
     ) -> Response<LoggedBody> {
-        request_validation::normalise_target(&mut request);
-        let client = client.apply_proxies(&self.trusted_proxies, &mut request);
-        let mut entry = RequestContext::begin(&self.telemetry, &request, client); // accept
-        let route = self.find_route(&request, &entry.client); // route
-        route.iter().for_each(|route| entry.set_route(&route.metrics));
-        let origin = request.headers().get(header::ORIGIN).cloned();
-        let asked = route.as_ref().ok().map(|route| route.encoding.accepted_encodings(&request));
-        let origins = route.as_ref().map_or(self.routes.default_origins(), |route| &route.origins);
-        let comes = origins.classify(&request, &entry.client);
-        let has_room = || {
-            !entry.client.exceeds_request_limit()
-                && route.as_ref().map_or(true, |route| route.handler.has_room(entry.started_at))
+        let mut context = self.accept(&mut request, client);
+        let mut route = self.route(&request, &mut context);
+        let result = async {
+            let entry = self.admit(&route, &mut context)?;
+            let valid = self.validate(entry, route.origin_kind, request, &mut context)?;
+            let caller = self.identify(valid.request.headers(), &mut context).await?;
+            let grant = self.authorise(entry, &caller, &mut context)?;
+            Ok(self.filter_and_handle(valid, grant, &mut context).await?)
         };
-        let answer = match (self.load_shedder.try_acquire(entry.started_at, has_room), &route) {
-            (Err(GatewayOverloaded), _) => Ok(problem_details::overloaded_response()), // admit
-            (Ok(taken), route) => {
-                entry.in_flight_guard = Some(taken);
-                match route {
-                    Ok(route) => self.handle_on_route(route, comes, request, &mut entry).await, // handle
-                    Err(refusal) => Err(Box::from(refusal.clone())),
-                }
-            }
-        };
-        let mut response = answer.unwrap_or_else(|problem| {
-            if problem.code() == GatewayOverloaded.code() {
-                self.load_shedder.note_refused(entry.age());
-            }
-            problem_details::problem_response(&*problem)
-        });
-        origins.set_response_headers(comes, origin.as_ref(), response.headers_mut());
-        if let Ok(route) = &route {
-            route.handler.add_timing_header(entry.age(), response.headers_mut());
-            let account = || DedupAccount {
-                pool: &self.offload,
-                quota_key: quota_key(&entry.caller, Some(entry.client.address.ip())).for_responses(),
-                deadline: entry.budget.as_ref().map(|budget| budget.deadline),
-            };
-            let encoded = route.encoding.encode(asked.unwrap_or_default(), account, response, &entry.client);
-            response = attribute_polls(PollSite::Encode, encoded).await; // encode
-        } else {
-            response = unsent_bytes::count_unsent(response, &entry.client);
+        let answer = result.await.unwrap_or_else(|early| self.answer_early(early, &context));
+        let mut answer = route.set_cors_headers(answer, &context);
+        let problem = answer.problem.take();
+        let response = self.encode(&mut route, answer, &context).await;
+        log(response, problem, context)
+    }
+
+    /// Begins the context of a request.
+    fn accept(&self, request: &mut Request<StreamedServiceBody>, client: ClientInfo) -> Box<RequestContext> {
+        request_validation::normalise_target(request);
+        let client = client.apply_proxies(&self.trusted_proxies, request);
+        let context = RequestContext::begin(&self.telemetry, request, client);
+        context.enter(RequestPhase::Accept);
+        context
+    }
+
+    /// Finds the route of a request, and the facts of its head that its response depends on.
+    fn route(&self, request: &Request<StreamedServiceBody>, context: &mut RequestContext) -> RouteMatch<'_> {
+        context.enter(RequestPhase::Route);
+        let entry = self.find_route(request, &context.client);
+        if let Ok(entry) = &entry {
+            context.set_route(&entry.metrics);
         }
-        if let Some(tunnel) = response.extensions().get::<ServiceTunnel>() {
-            // A tunnel keeps its concurrency permits for as long as the connection is in use.
-            tunnel.hold_guard((entry.in_flight_guard.take(), entry.concurrency_permit.take()));
+        let origins = entry.as_ref().map_or(self.routes.default_origins(), |entry| &entry.origins);
+        RouteMatch {
+            origin: request.headers().get(header::ORIGIN).cloned(),
+            origin_kind: origins.classify(request, &context.client),
+            origins,
+            accepted_encodings: entry.as_ref().ok().map(|entry| entry.encoding.accepted_encodings(request)),
+            entry: entry.map(|entry| &**entry),
         }
-        entry.begin_response(response) // log
     }
 
     fn find_route(
@@ -145,82 +176,203 @@ impl RequestPipeline {
             .ok_or_else(|| RequestRefusal::RouteNotFound { path: path.to_owned() })
     }
 
-    /// Answers a request on a route. Preflights, which carry no credentials, are answered here; other
-    /// requests go to the route's handler.
-    async fn handle_on_route(
+    /// Admits a request that the gateway can handle in good time. Returns its route.
+    fn admit<'a>(
+        &self,
+        route: &RouteMatch<'a>,
+        context: &mut RequestContext,
+    ) -> Result<&'a RouteEntry, EarlyResponse> {
+        context.enter(RequestPhase::Admit);
+        let has_room = || {
+            !context.client.exceeds_request_limit()
+                && route.entry.as_ref().map_or(true, |entry| entry.handler.has_room(context.started_at))
+        };
+        match self.load_shedder.try_acquire(context.started_at, has_room) {
+            Ok(guard) => context.in_flight_guard = Some(guard),
+            Err(GatewayOverloaded) => {
+                return Err(EarlyResponse::Answer(Box::new(problem_details::overloaded_response())));
+            }
+        }
+        Ok(*route.entry.as_ref().map_err(RequestRefusal::clone)?)
+    }
+
+    /// Refuses a request that its head alone makes invalid, and bounds its body. Answers preflights, which
+    /// carry no credentials.
+    fn validate<'a>(
+        &self,
+        route: &'a RouteEntry,
+        origin_kind: OriginKind,
+        request: Request<StreamedServiceBody>,
+        context: &mut RequestContext,
+    ) -> Result<ValidRequest<'a>, EarlyResponse> {
+        context.enter(RequestPhase::Validate);
+        let limits = (&route.limits, route.max_held_body());
+        let request =
+            request.map(|body| context.meter_body(body, limits, self.trusted_proxies.custom_header()));
+        let hops = validate_head(route, origin_kind, &request)?;
+        if answers_preflights(route) && cors::is_preflight(&request) {
+            let answer = route.origins.preflight(&request, route.handler.methods());
+            return Err(EarlyResponse::Answer(Box::new(answer.into())));
+        }
+        Ok(ValidRequest { route, origin_kind, request, hops })
+    }
+
+    /// Identifies the caller.
+    async fn identify(
+        &self,
+        headers: &HeaderMap,
+        context: &mut RequestContext,
+    ) -> Result<Arc<Principal>, EarlyResponse> {
+        context.enter(RequestPhase::Identify);
+        let principal = {
+            let _identifies = context.trace().start_phase("identify");
+            let certified =
+                self.identity.identify_by_certificate(context.client.certificate(), context.start_time)?;
+            self.identity.identify(headers, certified).await?
+        };
+        context.caller = principal.caller.clone();
+        Ok(principal)
+    }
+
+    /// Authorises the caller for the route, and charges it for the request.
+    fn authorise(
         &self,
         route: &RouteEntry,
-        comes: OriginKind,
-        request: Request<StreamedServiceBody>,
-        entry: &mut RequestContext,
-    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-        let limits = (&route.limits, route.max_held_body());
-        let mut request =
-            request.map(|body| entry.meter_body(body, limits, self.trusted_proxies.custom_header()));
-        let hops = validate_head(route, comes, &request)?;
-        if answers_preflights(route) && cors::is_preflight(&request) {
-            return Ok(route.origins.preflight(&request, route.handler.methods()));
-        }
-        let who = {
-            let _identifies = entry.trace().start_phase("identify");
-            let certified =
-                self.identity.identify_by_certificate(entry.client.certificate(), entry.start_time)?;
-            self.identity.identify(request.headers(), certified).await? // identify
+        principal: &Principal,
+        context: &mut RequestContext,
+    ) -> Result<RequestGrant, EarlyResponse> {
+        context.enter(RequestPhase::Authorise);
+        let (address, now) = (context.client.address.ip(), context.started_at);
+        let mut grant = match &route.handler {
+            RouteHandler::Catalogue(catalogue) => RequestGrant {
+                visible_entries: Some(catalogue.visible_entries(self.rights.route_access(principal))),
+                ..self.rights.charge_request(principal, address, now)?
+            },
+            _ => self.rights.authorize(principal, &route.path, address, now).map_err(
+                |error| -> Box<dyn ToProblem> {
+                    match error {
+                        AuthzError::Unauthenticated => self.identity.missing_credentials().into(),
+                        AuthzError::Forbidden(denied) => denied.into(),
+                    }
+                },
+            )?,
         };
-        entry.caller = who.caller.clone();
-        let permit = match &route.handler {
-            RouteHandler::Catalogue(catalogue) => {
-                let readable = catalogue.visible_entries(self.rights.route_access(&who));
-                request.extensions_mut().insert(readable);
-                self.rights.charge_request(&who, entry.client.address.ip(), entry.started_at)?
-            }
-            _ => self.authorize_request(&who, route, entry)?, // rights
-        };
-        entry.concurrency_permit = permit.concurrency_permit;
-        if let Some(limits) = permit.limits {
-            request.extensions_mut().insert(limits);
-        }
-        let call = create_call(route, hops, entry);
-        let mut call =
-            RequestCall { caller: who.caller.clone(), rights: permit.rights, payer: permit.payer, ..call };
+        context.concurrency_permit = grant.concurrency_permit.take();
+        Ok(grant)
+    }
+
+    /// Passes the request through the route's filters to its handler, and the response back through the
+    /// filters. Not an async function, which would store its arguments twice.
+    fn filter_and_handle<'a>(
+        &self,
+        valid: ValidRequest<'a>,
+        grant: RequestGrant,
+        context: &'a mut RequestContext,
+    ) -> impl Future<Output = HandlerResult> + use<'a> {
+        let ValidRequest { route, origin_kind, mut request, hops } = valid;
         let credentials =
             self.identity.strip_credentials(request.headers_mut(), route.handler.forwarded_headers());
-        entry.service = route.filters.as_ref().and_then(|_| route.handler.service().cloned());
+        context.service = route.filters.as_ref().and_then(|_| route.handler.service().cloned());
+        let call = create_call(route, hops, context);
+        let call = RequestCall { rights: grant.rights, payer: grant.payer, ..call };
+        let mut request = HandlerRequest {
+            caller_limits: grant.limits,
+            visible_entries: grant.visible_entries,
+            ..HandlerRequest::new(request, call)
+        };
+        let context: &RequestContext = context;
         let answer = match &route.filters {
             None => {
-                attach_forwardable_headers(&route.handler, comes, &credentials, &mut request, &mut call);
-                attribute_polls(route.handler.poll_site(), route.handler.handle(request, call)).await
+                attach_forwardable_headers(&route.handler, origin_kind, &credentials, &mut request);
+                Either::Left(handle(route, request, context))
             }
             // Boxed, since otherwise requests without filters would reserve space for its state too.
             Some(chain) => {
-                let passing = handle_with_filters((route, chain), comes, (request, credentials), call, entry);
-                Box::pin(attribute_polls(PollSite::Filters, passing)).await.map_err(Into::into) // request and response filters
+                let passing =
+                    handle_with_filters((route, chain), origin_kind, (request, credentials), context);
+                let passing = attribute_polls(PollSite::Filters, passing).map_err(Box::from);
+                Either::Right(passing.boxed())
             }
         };
-        answer.map_err(|problem| replace_body_fault(problem, route, entry))
+        answer.map_err(|problem| replace_body_fault(problem, route, context))
     }
 
-    fn authorize_request(
-        &self,
-        who: &Principal,
-        route: &RouteEntry,
-        entry: &RequestContext,
-    ) -> Result<RequestGrant, Box<dyn ToProblem>> {
-        let permit = self.rights.authorize(who, &route.path, entry.client.address.ip(), entry.started_at);
-        permit.map_err(|not| match not {
-            AuthzError::Unauthenticated => self.identity.missing_credentials().into(),
-            AuthzError::Forbidden(denied) => denied.into(),
-        })
+    /// Returns the response of a request that ended before its handler answered, or with an error.
+    fn answer_early(&self, early: EarlyResponse, context: &RequestContext) -> HandlerResponse {
+        let problem = match early {
+            EarlyResponse::Answer(answer) => return *answer,
+            EarlyResponse::Problem(problem) => problem,
+        };
+        if problem.code() == GatewayOverloaded.code() {
+            self.load_shedder.note_refused(context.age());
+        }
+        problem_details::problem_response(&*problem)
     }
+
+    /// Deduplicates and compresses the response.
+    fn encode<'a>(
+        &'a self,
+        route: &'a mut RouteMatch<'_>,
+        mut answer: HandlerResponse,
+        context: &'a RequestContext,
+    ) -> impl Future<Output = Response<StreamedServiceBody>> + use<'a> {
+        context.enter(RequestPhase::Encode);
+        let Ok(entry) = route.entry.as_ref() else {
+            return Either::Left(ready(unsent_bytes::count_unsent(answer, &context.client)));
+        };
+        entry.handler.add_timing_header(context.age(), answer.response.headers_mut());
+        let account = || DedupAccount {
+            pool: &self.offload,
+            quota_key: quota_key(&context.caller, Some(context.client.address.ip())).for_responses(),
+            deadline: context.budget.as_ref().map(|budget| budget.deadline),
+        };
+        let accepted = route.accepted_encodings.take().unwrap_or_default();
+        let encoded = entry.encoding.encode(accepted, account, answer, &context.client);
+        Either::Right(attribute_polls(PollSite::Encode, encoded))
+    }
+}
+
+/// Begins the response. The context moves into its body, and records the request at the body's end.
+fn log(
+    response: Response<StreamedServiceBody>,
+    problem: Option<LoggedProblem>,
+    mut context: Box<RequestContext>,
+) -> Response<LoggedBody> {
+    context.enter(RequestPhase::Log);
+    if let Some(tunnel) = response.extensions().get::<ServiceTunnel>() {
+        // A tunnel keeps its concurrency permits for as long as the connection is in use.
+        tunnel.hold_guard((context.in_flight_guard.take(), context.concurrency_permit.take()));
+    }
+    context.begin_response(response, problem)
+}
+
+impl RouteMatch<'_> {
+    /// Sets the cross-origin headers of the response, by the rule of the route or of paths without a route.
+    fn set_cors_headers(&self, mut answer: HandlerResponse, context: &RequestContext) -> HandlerResponse {
+        context.enter(RequestPhase::Cors);
+        let headers = answer.response.headers_mut();
+        self.origins.set_response_headers(self.origin_kind, self.origin.as_ref(), headers);
+        answer
+    }
+}
+
+/// Calls the handler.
+fn handle<'a>(
+    route: &'a RouteEntry,
+    request: HandlerRequest,
+    context: &RequestContext,
+) -> impl Future<Output = HandlerResult> + use<'a> {
+    context.enter(RequestPhase::Handle);
+    attribute_polls(route.handler.poll_site(), route.handler.handle(request))
 }
 
 /// Replaces a problem if the client's request body caused it.
 fn replace_body_fault(
     problem: Box<dyn ToProblem>,
     route: &RouteEntry,
-    entry: &RequestContext,
+    context: &RequestContext,
 ) -> Box<dyn ToProblem> {
-    match entry.body_fault() {
+    match context.body_fault() {
         None => problem,
         Some(BodyFault::TooSlow) => RequestRefusal::BodyTooSlow.into(),
         Some(BodyFault::MemoryLimit) => GatewayOverloaded.into(),
@@ -235,35 +387,26 @@ fn replace_body_fault(
 /// Handles a request on a route with filters. The filters see problems as responses.
 fn handle_with_filters<'a>(
     (route, chain): (&'a RouteEntry, &Arc<filter::FilterChain>),
-    comes: OriginKind,
-    (request, credentials): (Request<StreamedServiceBody>, HeaderMap),
-    mut call: RequestCall,
-    entry: &'a RequestContext,
-) -> impl Future<Output = Result<Response<StreamedServiceBody>, filter::FilterFailure>> + use<'a> {
-    let facts =
-        entry.client.filter_facts(&route.path, route.handler.service(), (entry.started_at, entry.start_time));
+    origin_kind: OriginKind,
+    (mut request, credentials): (HandlerRequest, HeaderMap),
+    context: &'a RequestContext,
+) -> impl Future<Output = Result<HandlerResponse, filter::FilterFailure>> + use<'a> {
+    context.enter(RequestPhase::Filter);
+    let times = (context.started_at, context.start_time);
+    let facts = context.client.filter_facts(&route.path, route.handler.service(), times);
     if route.handler.makes_calls() {
-        call.headers = Some(forwardable_headers(request.headers(), comes, &credentials));
+        request.call.headers = Some(forwardable_headers(&request.head.headers, origin_kind, &credentials));
     }
-    let theirs = call.clone();
     // Filters must not see credentials.
-    let handle = move |mut request: Request<StreamedServiceBody>| {
-        attach_forwardable_headers(&route.handler, comes, &credentials, &mut request, &mut call);
-        let answer = attribute_polls(route.handler.poll_site(), route.handler.handle(request, call));
-        answer.map(|answer| {
-            let answer = answer.unwrap_or_else(|problem| {
-                problem_details::problem_response(&*replace_body_fault(problem, route, entry))
-            });
-            // The tree would not include the changes that filters make to the body.
-            without_tree(answer)
+    let handle = move |mut request: HandlerRequest| {
+        attach_forwardable_headers(&route.handler, origin_kind, &credentials, &mut request);
+        handle(route, request, context).map(|answer| {
+            answer.unwrap_or_else(|problem| {
+                problem_details::problem_response(&*replace_body_fault(problem, route, context))
+            })
         })
     };
-    chain.run_exchange(request, theirs, facts, handle)
-}
-
-fn without_tree(mut answer: Response<StreamedServiceBody>) -> Response<StreamedServiceBody> {
-    answer.extensions_mut().remove::<json::JsonTree>();
-    answer
+    chain.run_exchange(request, facts, handle)
 }
 
 /// Whether the gateway, and not the upstream service, answers browsers' preflights here.
@@ -275,11 +418,12 @@ fn answers_preflights(route: &RouteEntry) -> bool {
 /// passed.
 fn validate_head(
     route: &RouteEntry,
-    comes: OriginKind,
+    origin_kind: OriginKind,
     request: &Request<StreamedServiceBody>,
 ) -> Result<u8, RequestRefusal> {
     let is_asking = answers_preflights(route) && cors::is_preflight(request);
-    if comes == OriginKind::Disallowed && (is_asking || route.handler.refuses_foreign_pages(request.method()))
+    if origin_kind == OriginKind::Disallowed
+        && (is_asking || route.handler.refuses_foreign_pages(request.method()))
     {
         return Err(OriginKind::refusal(request.headers()));
     }
@@ -294,20 +438,20 @@ fn validate_head(
 }
 
 /// Creates the call context of a request, without headers.
-fn create_call(route: &RouteEntry, hops: u8, entry: &mut RequestContext) -> RequestCall {
+fn create_call(route: &RouteEntry, hops: u8, context: &mut RequestContext) -> RequestCall {
     let timeout = route.limits.timeout.0;
-    let budget = RequestBudget::new_at(entry.started_at, timeout, u32::MAX, u64::MAX, usize::MAX);
-    let budget = Arc::new(entry.client.charge(budget));
-    entry.budget = Some(Arc::clone(&budget));
-    let trace = entry.trace().clone();
-    let client = &entry.client;
+    let budget = RequestBudget::new_at(context.started_at, timeout, u32::MAX, u64::MAX, usize::MAX);
+    let budget = Arc::new(context.client.charge(budget));
+    context.budget = Some(Arc::clone(&budget));
+    let trace = context.trace().clone();
+    let client = &context.client;
     let arrival = Some(ConnectionDetails {
         peer: client.peer,
         client: client.address.ip(),
         is_secure: client.is_secure(),
     });
     RequestCall {
-        caller: CallerId::Anonymous,
+        caller: context.caller.clone(),
         rights: None,
         payer: None,
         headers: None,
@@ -321,34 +465,38 @@ fn create_call(route: &RouteEntry, hops: u8, entry: &mut RequestContext) -> Requ
 /// Gives a handler that makes calls the client's headers. A query reads them from its request, since its
 /// program only sees the body; a script sees its request, so they are only in the call.
 fn attach_forwardable_headers(
-    way: &RouteHandler,
-    comes: OriginKind,
+    handler: &RouteHandler,
+    origin_kind: OriginKind,
     credentials: &HeaderMap,
-    request: &mut Request<StreamedServiceBody>,
-    call: &mut RequestCall,
+    request: &mut HandlerRequest,
 ) {
-    match way {
-        RouteHandler::Query(_) => restore_credentials(request.headers_mut(), comes, credentials),
-        way if way.makes_calls() => {
-            call.headers = Some(forwardable_headers(request.headers(), comes, credentials))
+    let headers = &mut request.head.headers;
+    match handler {
+        RouteHandler::Query(_) => restore_credentials(headers, origin_kind, credentials),
+        handler if handler.makes_calls() => {
+            request.call.headers = Some(forwardable_headers(headers, origin_kind, credentials));
         }
         _ => {}
     }
 }
 
 /// Returns the client's headers, for calls on its behalf.
-fn forwardable_headers(headers: &HeaderMap, comes: OriginKind, credentials: &HeaderMap) -> Arc<HeaderMap> {
+fn forwardable_headers(
+    headers: &HeaderMap,
+    origin_kind: OriginKind,
+    credentials: &HeaderMap,
+) -> Arc<HeaderMap> {
     let mut headers = headers.clone();
-    restore_credentials(&mut headers, comes, credentials);
+    restore_credentials(&mut headers, origin_kind, credentials);
     Arc::new(headers)
 }
 
 /// Restores the credentials that were removed, and removes cookies if the page is from an untrusted origin.
-fn restore_credentials(headers: &mut HeaderMap, comes: OriginKind, credentials: &HeaderMap) {
+fn restore_credentials(headers: &mut HeaderMap, origin_kind: OriginKind, credentials: &HeaderMap) {
     for (name, value) in credentials {
         headers.entry(name).or_insert_with(|| value.clone());
     }
-    if !comes.allows_cookies() {
+    if !origin_kind.allows_cookies() {
         headers.remove(header::COOKIE);
     }
 }

@@ -1,9 +1,10 @@
-//! Observation of requests: their context, the access log, metrics and traces.
+//! Observation of requests: the record of a completed request, the access log, metrics and traces.
 
 pub(crate) mod access_log;
-pub(crate) mod context;
 pub(crate) mod escape;
 pub(crate) mod metrics;
+pub(crate) mod phase;
+pub(crate) mod request_record;
 pub(crate) mod trace;
 
 use std::io;
@@ -11,8 +12,8 @@ use std::sync::Arc;
 
 use crate::config::GatewayConfig;
 use access_log::LogWriter;
-use context::CompletedRequest;
 use metrics::GatewayMetrics;
+use request_record::CompletedRequest;
 use trace::RequestTracer;
 
 /// A callback for each completed request.

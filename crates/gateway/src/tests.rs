@@ -8,6 +8,7 @@ mod fixture;
 pub(crate) mod frames;
 mod fuzz;
 mod limits;
+mod phases;
 mod proxy;
 mod reload;
 mod shed;
@@ -308,14 +309,14 @@ fn masks_internal_errors() {
             "hunter2".to_owned()
         }
     }
-    let response = crate::http_semantics::problem_details::problem_response(&OwnRequests);
+    let response = crate::http_semantics::problem_details::problem_response(&OwnRequests).response;
     assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
     let document = fixture::read_json(response.into_body());
     let id = document["request_id"].as_str().unwrap();
     assert_eq!(document["instance"], format!("urn:orfa:request:{id}"));
     assert!(!document.to_string().contains("hunter2"));
     let other = fixture::read_json(
-        crate::http_semantics::problem_details::problem_response(&OwnRequests).into_body(),
+        crate::http_semantics::problem_details::problem_response(&OwnRequests).response.into_body(),
     );
     assert_ne!(other["request_id"], document["request_id"]);
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::{BytesConfig, DurationConfig};
+use services::{BytesConfig, CallLimits, DurationConfig};
 
 /// A route that answers GraphQL requests, over services or with a supergraph that was composed elsewhere.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -136,6 +136,18 @@ pub struct GraphqlLimits {
     pub request_body: BytesConfig,
     /// The maximum size of the response.
     pub response_body: BytesConfig,
+}
+
+impl GraphqlLimits {
+    /// Returns the limits of the upstream calls of a request.
+    pub(crate) fn call_limits(&self) -> CallLimits {
+        CallLimits {
+            timeout: self.timeout.0,
+            calls: self.calls,
+            upstream_bytes: self.upstream_bytes.0,
+            concurrency: self.concurrency as usize,
+        }
+    }
 }
 
 impl Default for GraphqlLimits {

@@ -16,12 +16,11 @@ use arc_swap::ArcSwapOption;
 use diagnostics::Diagnostic;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::{Method, Request, Response};
+use handler::{HandlerRequest, HandlerResponse, HandlerResult};
+use http::Method;
 use offload::polls::{PollSite, watch_polls};
 use offload::{MovableFuture, OffloadError, OffloadPool, QuotaKey};
-use services::{
-    InFlightMap, RequestBudget, RequestCall, RequestReport, ServiceSet, StreamedServiceBody, ToProblem,
-};
+use services::{InFlightMap, RequestBudget, RequestReport, ServiceSet};
 
 use crate::config::{GraphqlConfig, GraphqlLimits, IntrospectionAccess};
 use crate::error::GraphqlError;
@@ -215,34 +214,27 @@ impl GraphqlRoute {
         }
     }
 
-    /// Handles a request. `seen` contains the caller, the headers from which services receive some, and the
+    /// Handles a request. Its call contains the caller, the headers from which services receive some, and the
     /// remaining time. The other limits of the budget come from this route's config, and a [`RequestReport`]
-    /// is added to the request's budget. The response carries its [`json::JsonTree`] in its extensions.
+    /// is added to the request's budget. The response has its tree.
     ///
     /// # Errors
     /// If the request is not valid GraphQL over HTTP. All other errors are reported in GraphQL's own format.
-    pub fn handle(
-        &self,
-        request: Request<StreamedServiceBody>,
-        seen: RequestCall,
-    ) -> BoxFuture<'_, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
-        let limits = &self.0.limits;
-        let (started, deadline) = (seen.budget.started, seen.budget.deadline);
-        let time = limits.timeout.0.min(deadline.saturating_duration_since(started));
-        let concurrency = limits.concurrency as usize;
-        let budget = RequestBudget::new_at(started, time, limits.calls, limits.upstream_bytes.0, concurrency);
-        let budget = Arc::new(budget.with_parent(&seen.budget));
-        let request_budget = Arc::clone(&seen.budget);
-        let call = RequestCall { budget: Arc::clone(&budget), ..seen };
-        let (is_get, caller) = (matches!(*request.method(), Method::GET | Method::HEAD), call.caller.clone());
+    pub fn handle(&self, request: HandlerRequest) -> BoxFuture<'_, HandlerResult> {
+        let HandlerRequest { head, body, call, .. } = request;
+        let request_budget = Arc::clone(&call.budget);
+        let limits = self.0.limits.call_limits();
+        let call = call.with_limits(request_budget.started, request_budget.deadline, limits);
+        let budget = Arc::clone(&call.budget);
+        let (is_get, caller) = (matches!(head.method, Method::GET | Method::HEAD), call.caller.clone());
         let inner = Arc::clone(&self.0);
         let payer = call.quota_key();
-        let answer = async move { inner.handle_request(request, call).await };
+        let answer = async move { inner.handle_request(head, body, call).await };
         let answer = services::make_movable(&self.0.offload, "graphql-answer", payer, &budget, answer);
         async move {
             let mut answer = answer.await.unwrap_or_else(Err);
             request_budget.store_report(RequestReport::from_budget(&budget));
-            if let (true, Ok(response)) = (is_get, &mut answer) {
+            if let (true, Ok(HandlerResponse { response, .. })) = (is_get, &mut answer) {
                 let services = self.0.schema_inputs.services().filter_map(|name| self.0.services.get(name));
                 let forwarded = services.flat_map(|service| service.forwarded_headers());
                 budget.cache_notes().set_cache_control(response.headers_mut(), &caller, forwarded);

@@ -1,8 +1,8 @@
-//! Query settings: a route's `query:` section with cache modes, recordings and limits, the limits of a
-//! caller, and `runtime:`.
+//! Query settings: a route's `query:` section with cache modes, recordings and limits, and `runtime:`.
 
 use std::path::PathBuf;
 
+use handler::CallerLimits;
 use offload::OffloadConfig;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -146,28 +146,6 @@ pub struct QueryLimitsConfig {
     pub program_bytes: BytesConfig,
     /// The bytes of a request's body (input and program), after decompression.
     pub request_body: BytesConfig,
-}
-
-/// The limits of one caller's programs, in addition to the route's: the smaller value applies. A limit that
-/// is left out adds no restriction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct CallerLimits {
-    /// The CPU time of a program, including host functions.
-    pub cpu: Option<DurationConfig>,
-    /// The time from the first byte of the request to the answer.
-    pub timeout: Option<DurationConfig>,
-    /// The memory of a program, including the memory that the gateway uses for it.
-    pub memory: Option<BytesConfig>,
-    /// The number of upstream calls.
-    pub calls: Option<u32>,
-    /// The number of concurrent upstream calls. Further calls wait.
-    #[schemars(range(min = 1))]
-    pub concurrency: Option<u32>,
-    /// The bytes received from upstream services, after decompression.
-    pub upstream_bytes: Option<BytesConfig>,
-    /// The bytes of the answer.
-    pub response_body: Option<BytesConfig>,
 }
 
 impl QueryLimitsConfig {

@@ -5,4 +5,4 @@ mod replay;
 mod run;
 
 pub use replay::{ReplayEnd, ReplayError, ReplayResult, convert_to_javascript};
-pub(crate) use run::{ExecutionSlot, RunResult, new_budget, run};
+pub(crate) use run::{ExecutionSlot, RunResult, run};

@@ -33,9 +33,7 @@ mod typescript;
 #[cfg(test)]
 mod tests;
 
-pub use config::{
-    ANYONE, AllowedPrograms, CacheMode, CallerLimits, QueryConfig, QueryLimitsConfig, RuntimeConfig,
-};
+pub use config::{ANYONE, AllowedPrograms, CacheMode, QueryConfig, QueryLimitsConfig, RuntimeConfig};
 pub use exec::{ReplayEnd, ReplayError, ReplayResult, convert_to_javascript};
 pub use program::{
     BlockedPrograms, KeyConfig, ProgramLanguage, ProgramsConfig, SigningKeys, TrustConfig, format_public_key,

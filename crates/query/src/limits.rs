@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use services::CallLimits;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 use crate::config::QueryLimitsConfig;
@@ -153,6 +154,16 @@ impl RunLimits {
 
     pub(crate) fn size(&self, limit: LimitKind) -> usize {
         usize::try_from(self.value(limit)).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the limits of the run's upstream calls.
+    pub(crate) fn call_limits(&self) -> CallLimits {
+        CallLimits {
+            timeout: self.millis(LimitKind::Deadline),
+            calls: u32::try_from(self.value(LimitKind::Calls)).unwrap_or(u32::MAX),
+            upstream_bytes: self.value(LimitKind::Received),
+            concurrency: self.size(LimitKind::Parallel),
+        }
     }
 
     /// Returns the error for exceeding a limit.

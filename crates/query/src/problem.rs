@@ -13,7 +13,9 @@ use http::{HeaderMap, StatusCode};
 use offload::OffloadError;
 use query_abi::FailureKind;
 use serde_json::{Map, Value};
-use services::{DecompressError, FaultParty, GatewayOverloaded, ToProblem, UnfinishedResponse};
+use services::{
+    DecompressError, FaultParty, GatewayOverloaded, RequestBodyError, ToProblem, UnfinishedResponse,
+};
 
 use crate::limits::{ClientLimitsError, LimitExceededError, LimitKind};
 
@@ -42,10 +44,8 @@ pub(crate) enum QueryError {
     Encoding(String),
     #[error("the body does not match its Content-Encoding")]
     BrokenEncoding,
-    #[error("the body is larger than {0} bytes")]
-    BodySize(u64),
-    #[error("the body broke off")]
-    BrokenBody,
+    #[error(transparent)]
+    Body(RequestBodyError),
     #[error("the request has no program")]
     NoProgram,
     #[error("the program has {size} bytes, more than {limit}")]
@@ -175,12 +175,21 @@ impl From<LimitExceededError> for QueryError {
     }
 }
 
+impl From<RequestBodyError> for QueryError {
+    fn from(error: RequestBodyError) -> Self {
+        match error {
+            RequestBodyError::DeadlineExceeded => Self::DeadlineExceeded,
+            error => Self::Body(error),
+        }
+    }
+}
+
 impl From<DecompressError> for QueryError {
     fn from(error: DecompressError) -> Self {
         match error {
             DecompressError::UnknownCoding(coding) => Self::Encoding(coding),
             DecompressError::Malformed => Self::BrokenEncoding,
-            DecompressError::TooLarge(limit) => Self::BodySize(limit),
+            DecompressError::TooLarge(limit) => RequestBodyError::TooLarge(limit).into(),
             DecompressError::Refused(error) => error.into(),
         }
     }
@@ -209,8 +218,7 @@ impl ToProblem for QueryError {
             Self::Form(_) => "form-malformed",
             Self::Encoding(_) => "content-encoding-unknown",
             Self::BrokenEncoding => "content-encoding-broken",
-            Self::BodySize(_) => "body-too-large",
-            Self::BrokenBody => "body-broken",
+            Self::Body(error) => error.code(),
             Self::NoProgram => "program-missing",
             Self::ProgramSize { .. } => "program-too-large",
             Self::TokenUnknown => "program-token-unknown",
@@ -266,7 +274,8 @@ impl ToProblem for QueryError {
             Self::StoredUnknown(_) => StatusCode::NOT_FOUND,
             Self::CompileRate { .. } | Self::SignatureRate { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::ContentType(_) | Self::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::BodySize(_) | Self::ProgramSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::ProgramSize { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Body(error) => error.status(),
             Self::Overloaded(overloaded) => overloaded.status(),
             Self::Unfinished(unfinished) => unfinished.status(),
             Self::RecordingOff | Self::RecordingCaller | Self::RecordingProgram => StatusCode::FORBIDDEN,
@@ -279,6 +288,7 @@ impl ToProblem for QueryError {
 
     fn fault(&self) -> FaultParty {
         match self {
+            Self::Body(error) => error.fault(),
             Self::Overloaded(overloaded) => overloaded.fault(),
             Self::Unfinished(unfinished) => unfinished.fault(),
             Self::Gateway(_) | Self::Replay(_) => FaultParty::Gateway,
@@ -306,8 +316,6 @@ impl ToProblem for QueryError {
             | Self::Form(_)
             | Self::Encoding(_)
             | Self::BrokenEncoding
-            | Self::BodySize(_)
-            | Self::BrokenBody
             | Self::NoProgram
             | Self::ProgramSize { .. }
             | Self::NotText

@@ -12,16 +12,17 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use diagnostics::Diagnostic;
 use futures_util::future::BoxFuture;
+use handler::{CallerLimits, HandlerRequest, HandlerResponse, HandlerResult};
 use http::request::Parts;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Response};
 use offload::{JobContext, JobRequest, QuotaKey};
 use services::{
     CallerId, DecoderPool, FaultParty, RequestCall, RequestReport, ServiceSet, StreamedServiceBody,
     ToProblem, UnfinishedResponse, UpstreamCallRecord, timeout_at,
 };
 
-use crate::config::{AllowedPrograms, CacheMode, CallerLimits, QueryConfig};
-use crate::exec::{ExecutionSlot, RunResult, new_budget, run};
+use crate::config::{AllowedPrograms, CacheMode, QueryConfig};
+use crate::exec::{ExecutionSlot, RunResult, run};
 use crate::host::{AnswerBuilder, QueryGuest};
 use crate::limits::{LimitKind, RunLimits};
 use crate::problem::{QueryError, failed_run_problem};
@@ -164,26 +165,25 @@ impl QueryRoute {
         self.runtime.run_queue.has_capacity(now)
     }
 
-    /// Handles a request. [`CallerLimits`] are read from the request's extensions, and its headers are those
-    /// that may be forwarded to services. `seen` contributes the caller and the hop count; the run's own
-    /// budget is made here from the limits. A [`RequestReport`] of the run is added to the budget in `seen`.
+    /// Handles a request. Its headers are those that may be forwarded to services. Its call contributes the
+    /// caller and the hop count; the run's own budget is made here from the limits. A [`RequestReport`] of the
+    /// run is added to the request's budget.
     ///
     /// # Errors
     /// Any error in `problem.rs`.
-    pub fn handle(
-        &self,
-        request: Request<StreamedServiceBody>,
-        seen: RequestCall,
-    ) -> BoxFuture<'_, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
-        let wants_types = self.wants_description(&request);
-        let (mut head, body) = request.into_parts();
-        if let Some(wants_types) = wants_types {
-            return Box::pin(async move { self.describe(&head, wants_types, &seen).await });
+    pub fn handle(&self, request: HandlerRequest) -> BoxFuture<'_, HandlerResult> {
+        let HandlerRequest { mut head, body, call: seen, caller_limits, .. } = request;
+        if let Some(wants_types) = self.wants_description(&head, &body) {
+            return Box::pin(async move {
+                let description = self.describe(&head, wants_types, caller_limits, &seen).await?;
+                Ok(HandlerResponse::from(description))
+            });
         }
         // A block instead of an async function, which would store its arguments twice in the boxed future.
         Box::pin(async move {
-            let mut ready = self.prepare_program(&mut head, body, &seen).await?;
-            self.run_program(&mut ready, &seen).await
+            let caller_limits = caller_limits.as_deref();
+            let mut ready = self.prepare_program(&mut head, body, caller_limits, &seen).await?;
+            Ok(self.run_program(&mut ready, &seen).await?.into())
         })
     }
 
@@ -206,7 +206,7 @@ impl QueryRoute {
         } = ready;
         let program = &program.program;
         let is_named = seen.caller != CallerId::Anonymous;
-        let budget = Arc::new(new_budget(limits, started));
+        let budget = Arc::new(limits.call_limits().new_budget(started));
         // A replay would lack the state that an instance keeps from earlier runs.
         let may_live =
             |claim: &&ResolvedProgram| claim.mode == Some(CacheMode::Instance) && !ask.wants_recording;
@@ -297,11 +297,12 @@ impl QueryRoute {
         &'a self,
         head: &mut Parts,
         body: StreamedServiceBody,
+        caller_limits: Option<&CallerLimits>,
         seen: &RequestCall,
     ) -> Result<ReadyProgram<'a>, QueryError> {
         let started = seen.budget.started;
         let reads = seen.trace.start_phase("read");
-        let config = match head.extensions.get::<Arc<CallerLimits>>() {
+        let config = match caller_limits {
             Some(caller) => self.config.limits.with_caller_limits(caller),
             None => self.config.limits,
         };
@@ -311,10 +312,8 @@ impl QueryRoute {
         let pool = Some(DecoderPool { pool, payer: client, deadline: time });
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find_program(name)?;
-            let ask = within_deadline(
-                timeout_at(time, pin!(QueryRequest::read_input(head, body, &config, pool))).await,
-                &caps,
-            )?;
+            let ask = QueryRequest::read_input(head, body, &config, pool, time).await;
+            let ask = within_deadline(Some(ask), &caps)?;
             self.check_recording_allowed(&ask, None, &seen.caller)?;
             let (program, access) = (Arc::clone(program), &self.access);
             let limits = effective_limits(caps, &ask)?;
@@ -330,10 +329,8 @@ impl QueryRoute {
                 compile_time: None,
             });
         }
-        let (which, ask) = within_deadline(
-            timeout_at(time, pin!(QueryRequest::read_program_request(head, body, &config, pool))).await,
-            &caps,
-        )?;
+        let read = QueryRequest::read_program_request(head, body, &config, pool, time).await;
+        let (which, ask) = within_deadline(Some(read), &caps)?;
         drop(reads);
         let claim = self.resolve_program(&which, seen)?;
         self.check_recording_allowed(&ask, Some(&claim), &seen.caller)?;

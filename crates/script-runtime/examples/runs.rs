@@ -6,6 +6,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use handler::HandlerRequest;
 use http::Request;
 use http_body_util::BodyExt;
 use offload::{OffloadConfig, OffloadPool};
@@ -107,8 +108,8 @@ async fn measure(
 
 async fn send_request(script: &ScriptRoute, method: &str, path: &str) {
     let request = Request::builder().method(method).uri(path).body(body::empty()).expect("a request");
-    let answer =
-        script.handle(request, RequestCall::unlimited()).await.unwrap_or_else(|problem| panic!("{problem}"));
+    let answer = script.handle(HandlerRequest::new(request, RequestCall::unlimited())).await;
+    let answer = answer.unwrap_or_else(|problem| panic!("{problem}")).response;
     assert!(answer.status().is_success());
     answer.into_body().collect().await.expect("a body");
 }

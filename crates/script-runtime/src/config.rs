@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use services::{BytesConfig, DurationConfig};
+use services::{BytesConfig, CallLimits, DurationConfig};
 
 /// An S service that handles a route: its file, or an object with options.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -180,6 +180,18 @@ impl ScriptConfig {
                 show_versions: false,
             },
             Self::More(options) => (**options).clone(),
+        }
+    }
+}
+
+impl ScriptLimitsConfig {
+    /// Returns the limits of the upstream calls of a request.
+    pub(crate) fn call_limits(&self) -> CallLimits {
+        CallLimits {
+            timeout: self.timeout.0,
+            calls: self.calls,
+            upstream_bytes: self.upstream_bytes.0,
+            concurrency: self.concurrency as usize,
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::header::{ALLOW, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
-use services::{BodyDeadlineExceeded, FaultParty, GatewayOverloaded, ToProblem, UnfinishedResponse};
+use services::{FaultParty, GatewayOverloaded, RequestBodyError, ToProblem, UnfinishedResponse};
 
 use crate::state;
 use crate::workers::WorkerLoss;
@@ -20,12 +20,8 @@ pub(crate) enum ScriptError {
     NotFound,
     #[error("the resource has no handler for {method}")]
     Method { method: String, allow: String },
-    #[error("the body is larger than {0} bytes")]
-    BodySize(u64),
-    #[error("the body broke off")]
-    BrokenBody,
     #[error(transparent)]
-    BodyDeadline(#[from] BodyDeadlineExceeded),
+    Body(#[from] RequestBodyError),
     #[error("the body is not valid JSON, although its Content-Type declares JSON: {0}")]
     BodyJson(String),
     #[error("the body is not text in UTF-8, although its Content-Type declares no other charset")]
@@ -91,11 +87,8 @@ impl ScriptError {
         match self {
             Self::NotFound => (StatusCode::NOT_FOUND, FaultParty::Client),
             Self::Method { .. } => (StatusCode::METHOD_NOT_ALLOWED, FaultParty::Client),
-            Self::BodySize(_) => (StatusCode::PAYLOAD_TOO_LARGE, FaultParty::Client),
-            Self::BrokenBody | Self::BodyJson(_) | Self::BodyText => {
-                (StatusCode::BAD_REQUEST, FaultParty::Client)
-            }
-            Self::BodyDeadline(error) => (error.status(), error.fault()),
+            Self::BodyJson(_) | Self::BodyText => (StatusCode::BAD_REQUEST, FaultParty::Client),
+            Self::Body(error) => (error.status(), error.fault()),
             Self::HandlerThrew { .. }
             | Self::State { .. }
             | Self::Answer { .. }
@@ -135,9 +128,7 @@ impl ToProblem for ScriptError {
         match self {
             Self::NotFound => "resource-not-found",
             Self::Method { .. } => "resource-method",
-            Self::BodySize(_) => "body-too-large",
-            Self::BrokenBody => "body-broken",
-            Self::BodyDeadline(error) => error.code(),
+            Self::Body(error) => error.code(),
             Self::BodyJson(_) => "body-not-json",
             Self::BodyText => "body-not-text",
             Self::HandlerThrew { .. } => "script-threw",
@@ -180,7 +171,7 @@ impl ToProblem for ScriptError {
             }
             Self::NotReady | Self::InternalCalls { .. } => "Try again later.",
             Self::StateAccess(error) => return error.hint().to_string(),
-            Self::BodyDeadline(error) => return error.hint(),
+            Self::Body(error) => return error.hint(),
             Self::Overloaded(error) => return error.hint(),
             Self::Unfinished(error) => return error.hint(),
             _ => "",

@@ -12,15 +12,15 @@ use std::time::Instant;
 use admission::Admission as _;
 use diagnostics::Diagnostic;
 use futures_util::future::BoxFuture;
+use handler::{HandlerRequest, HandlerResult};
 use http::header::HeaderName;
-use http::{HeaderValue, Method, Request, Response};
-use http_body::Body as _;
+use http::request::Parts;
+use http::{HeaderValue, Method};
 use script::{HeaderReads, ScriptProgram};
-use services::body::{ReadBodyError, read_limited};
 use services::caching::add_vary;
 use services::{
-    BodyDeadlineExceeded, CallError, GatewayOverloaded, PermittedHosts, RequestCall, RequestReport,
-    ServiceSet, StreamedServiceBody, ToProblem, timeout_at,
+    CallError, GatewayOverloaded, PermittedHosts, RequestBodyError, RequestCall, RequestReport, ServiceSet,
+    StreamedServiceBody, read_request_body, timeout_at,
 };
 
 use crate::config::ScriptOptions;
@@ -28,6 +28,7 @@ use crate::deployment::{
     self, DeploymentPlans, DeploymentProperties, ProgramGeneration, RoutingResult, ScriptDeployment,
     ScriptModule,
 };
+use crate::frame::FramePayload;
 use crate::http_message::script_request::{self, InvalidBody, ScriptRequest};
 use crate::problem::ScriptError;
 use crate::run::outbound_call::ExternalCalls;
@@ -255,30 +256,28 @@ impl ScriptRoute {
         self.queue.try_acquire(now, WorkerLoad { busy_runs, workers }).is_ok()
     }
 
-    /// Handles a request. `seen` contains the caller, the client's headers and the hops; the budget of each
+    /// Handles a request. Its call contains the caller, the client's headers and the hops; the budget of each
     /// run is derived from the limits. The request's budget receives a [`RequestReport`].
     ///
     /// # Errors
     /// Everything in `problem.rs`.
-    pub fn handle(
-        &self,
-        request: Request<StreamedServiceBody>,
-        seen: RequestCall,
-    ) -> BoxFuture<'_, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
-        Box::pin(self.handle_request(request, seen))
+    pub fn handle(&self, request: HandlerRequest) -> BoxFuture<'_, HandlerResult> {
+        let HandlerRequest { head, body, call, .. } = request;
+        Box::pin(self.handle_request(head, body, call))
     }
 
     async fn handle_request(
         &self,
-        request: Request<StreamedServiceBody>,
+        head: Parts,
+        body: StreamedServiceBody,
         seen: RequestCall,
-    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
+    ) -> HandlerResult {
         let started = Instant::now();
-        let is_head = request.method() == Method::HEAD;
-        let is_get = is_head || request.method() == Method::GET;
+        let is_head = head.method == Method::HEAD;
+        let is_get = is_head || head.method == Method::GET;
         let (trace, budget, caller) = (seen.trace.clone(), Arc::clone(&seen.budget), seen.caller.clone());
         let phase = trace.start_phase("run");
-        let answered = self.run_handler(request, seen, started).await;
+        let answered = self.run_handler(head, body, seen, started).await;
         drop(phase);
         let report = |RunCost { made, cpu }| {
             budget.store_report(RequestReport { call_records: made, started: Some(started), cpu })
@@ -306,29 +305,23 @@ impl ScriptRoute {
         if let Some(version) = version.filter(|_| self.setup.show_versions) {
             response.headers_mut().insert(VERSION, HeaderValue::from(version));
         }
-        Ok(response)
+        Ok(response.into())
     }
 
     async fn run_handler(
         &self,
-        request: Request<StreamedServiceBody>,
+        head: Parts,
+        body: StreamedServiceBody,
         seen: RequestCall,
         started: Instant,
     ) -> Result<RunResponse, run::RunFailure> {
         let deadline = started + self.setup.limits.timeout.0;
         let route = &seen.budget;
         let answer_by = (route.deadline, route.deadline.saturating_duration_since(route.started));
-        let mut late = ScriptError::NotReady;
-        let ready = {
-            let ready = pin!(async {
-                let generation = self.current().await?;
-                late = BodyDeadlineExceeded.into();
-                let ask = self.read_request(&generation, request, &seen).await?;
-                Ok::<_, ScriptError>((generation, ask))
-            });
-            timeout_at(deadline.min(answer_by.0), ready).await
-        };
-        let (generation, ask) = ready.unwrap_or(Err(late))?;
+        let start_by = deadline.min(answer_by.0);
+        let generation = timeout_at(start_by, pin!(self.current())).await;
+        let generation = generation.unwrap_or(Err(ScriptError::NotReady))?;
+        let ask = self.read_request(&generation, head, body, start_by, &seen).await?;
         // The operator's script makes the calls, so the caller's rights do not limit them.
         let call = Arc::new(RequestCall { rights: None, ..seen });
         let origin =
@@ -349,40 +342,51 @@ impl ScriptRoute {
         }
     }
 
-    /// Reads a client's request. A request that no handler accepts is refused before its body is read.
+    /// Reads a client's request until the deadline. A request that no handler accepts is refused before its
+    /// body is read.
     async fn read_request(
         &self,
         generation: &ProgramGeneration,
-        request: Request<StreamedServiceBody>,
+        head: Parts,
+        body: StreamedServiceBody,
+        deadline: Instant,
         seen: &RequestCall,
     ) -> Result<ScriptRequest, ScriptError> {
-        let (head, body) = request.into_parts();
         let path = script_request::path_below_mount(&self.setup.mount, &head.uri).to_owned();
         let Some(method) = script_request::parse_method(&head.method) else {
+            let found = generation.table.route(generation.service(), &generation.edition, None, &path);
             let found =
-                generation.table.route(generation.service(), &generation.edition, None, &path).await?;
+                timeout_at(deadline, pin!(found)).await.ok_or(RequestBodyError::DeadlineExceeded)??;
             let RoutingResult::MethodNotAllowed(allow) = found else { return Err(ScriptError::NotFound) };
             return Err(ScriptError::Method { method: head.method.to_string(), allow });
         };
-        let limit = self.setup.limits.request_body.0;
-        let bytes = match body.is_end_stream() {
-            true => bytes::Bytes::new(),
-            false => read_body(body, limit).await?,
-        };
+        let text = read_request_body(body, self.setup.limits.request_body.0, deadline).await?;
+        let parsed = timeout_at(deadline, pin!(self.parse_request(&head, text, seen))).await;
+        let (body, query) = parsed.ok_or(RequestBodyError::DeadlineExceeded)??;
+        Ok(ScriptRequest { method, path, query, headers: head.headers, body })
+    }
+
+    /// Parses the body and the query of a client's request.
+    async fn parse_request(
+        &self,
+        head: &Parts,
+        text: bytes::Bytes,
+        seen: &RequestCall,
+    ) -> Result<(FramePayload, bytes::Bytes), ScriptError> {
         let pool = &self.setup.scripts.offload;
         let unread = |error: CallError| match error {
             CallError::Unfinished(_) => ScriptError::Overloaded(GatewayOverloaded),
             _ => ScriptError::NotReady,
         };
         let body =
-            script_request::parse_request_body(pool, seen, &head.headers, bytes).await.map_err(unread)?;
+            script_request::parse_request_body(pool, seen, &head.headers, text).await.map_err(unread)?;
         let body = body.map_err(|error| match error {
             InvalidBody::Json(error) => ScriptError::BodyJson(error),
             InvalidBody::Text => ScriptError::BodyText,
         })?;
         let query = head.uri.query().unwrap_or_default();
         let query = script_request::query_to_json_pooled(pool, seen, query).await.map_err(unread)?;
-        Ok(ScriptRequest { method, path, query, headers: head.headers, body })
+        Ok((body, query))
     }
 }
 
@@ -391,14 +395,6 @@ impl DeployedNames {
     fn claim(&self, name: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned())
     }
-}
-
-/// Reads a body up to the limit.
-async fn read_body(body: StreamedServiceBody, limit: u64) -> Result<bytes::Bytes, ScriptError> {
-    read_limited(body, limit).await.map_err(|error| match error {
-        ReadBodyError::TooLarge(limit) => ScriptError::BodySize(limit),
-        ReadBodyError::Broken(_) => ScriptError::BrokenBody,
-    })
 }
 
 /// Whether a response may depend on the client's identity as given in its headers (RFC 9111, section 3).

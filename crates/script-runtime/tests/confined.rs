@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use handler::HandlerRequest;
 use http::Request;
 use http_body_util::BodyExt;
 use offload::{OffloadConfig, OffloadPool};
@@ -170,9 +171,16 @@ impl ScriptFolder {
 
 async fn send_request(script: &Arc<ScriptRoute>, path: String) -> String {
     let request = Request::get(path).body(body::empty()).expect("a request");
-    let answer = with_timeout("an answer", script.handle(request, RequestCall::unlimited())).await;
-    let body =
-        answer.unwrap_or_else(|problem| panic!("{problem}")).into_body().collect().await.expect("a body");
+    let answer =
+        with_timeout("an answer", script.handle(HandlerRequest::new(request, RequestCall::unlimited())))
+            .await;
+    let body = answer
+        .unwrap_or_else(|problem| panic!("{problem}"))
+        .response
+        .into_body()
+        .collect()
+        .await
+        .expect("a body");
     String::from_utf8(body.to_bytes().to_vec()).expect("text")
 }
 

@@ -1,9 +1,11 @@
 //! The body type of all messages in the gateway, requests and responses alike. It is boxed to keep the types
 //! of its users readable, and only `Send`, since a single task polls it.
 //!
-//! Bodies are read into one buffer here, and decoded in `body/decompress.rs`.
+//! Bodies are read into one buffer here, those of clients' requests by `body/request_body.rs`, and decoded in
+//! `body/decompress.rs`.
 
 pub(crate) mod decompress;
+pub(crate) mod request_body;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -24,12 +26,6 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A streamed body.
 pub type StreamedServiceBody = UnsyncBoxBody<Bytes, BodyError>;
-
-/// The memory in bytes that a response occupies until its body is read. Handlers that compose responses set
-/// it as a response extension: the current frame of such a body is a small part of the memory that it
-/// occupies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldBytes(pub u64);
 
 /// Returns a body from a single buffer.
 pub fn full(bytes: impl Into<Bytes>) -> StreamedServiceBody {

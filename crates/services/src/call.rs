@@ -5,19 +5,18 @@
 //! keeps the list of calls [`UpstreamCallRecord`] so far, which responses, problem documents and `orfa dev`
 //! show, and the cache directives of their responses (`caching.rs`).
 //!
-//! The errors of calls are in `error.rs`. The budget's deadline ends the waiting of a call (`deadline.rs`)
-//! and the CPU work for its response (`work.rs`).
+//! The errors of calls are in `error.rs`. The budget's deadline ends the waiting of a call and
+//! the CPU work for its response (`work.rs`).
 
 mod budget;
 pub mod caching;
 mod caller;
-pub(crate) mod deadline;
 mod error;
 pub mod trace;
 pub(crate) mod work;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method};
 use offload::QuotaKey;
@@ -27,8 +26,8 @@ use trace::RequestTrace;
 
 pub(crate) use budget::HELD_UNIT;
 pub use budget::{
-    ReceivedAccounts, ReceivedLimit, ReceivedPermit, RequestBudget, RequestReport, UpstreamCallOutcome,
-    UpstreamCallRecord,
+    CallLimits, ReceivedAccounts, ReceivedLimit, ReceivedPermit, RequestBudget, RequestReport,
+    UpstreamCallOutcome, UpstreamCallRecord,
 };
 pub use caller::{CallRights, CallerId, CpuAccounting, quota_key};
 pub(crate) use error::DEADLINE_EXCEEDED;
@@ -71,6 +70,16 @@ impl RequestCall {
             hops: 0,
             budget: Arc::new(budget),
         }
+    }
+
+    /// Returns the call with a budget of its own for the calls of a handler, from these limits. It ends at
+    /// `deadline` at the latest. The request's budget shares its cache directives and the account of its
+    /// client ([`RequestBudget::with_parent`]).
+    #[must_use]
+    pub fn with_limits(self, started: Instant, deadline: Instant, limits: CallLimits) -> Self {
+        let timeout = limits.timeout.min(deadline.saturating_duration_since(started));
+        let budget = CallLimits { timeout, ..limits }.new_budget(started).with_parent(&self.budget);
+        Self { budget: Arc::new(budget), ..self }
     }
 
     /// Returns a copy of the call with another budget, and with these client headers for forwarding.

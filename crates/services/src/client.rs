@@ -26,19 +26,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use diagnostics::Diagnostic;
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Method, StatusCode, Version};
 use offload::OffloadPool;
 use tokio::sync::SemaphorePermit;
 
 use crate::body::StreamedServiceBody;
 use crate::body::decompress::DecoderPool;
-use crate::call::deadline::timeout_at;
 use crate::call::work::offload_call_error;
 use crate::call::{DEADLINE_EXCEEDED, RequestBudget, RequestCall, UpstreamCallOutcome, quota_key};
 use crate::config::ServiceConfig;
+use crate::coop::timeout_at;
 use crate::endpoints::{BackgroundDependencies, NameResolver, RequestVerdict, SystemResolver};
-use crate::headers::{self, MAX_HOPS, TargetServiceName};
+use crate::headers::{self, MAX_HOPS};
 use crate::path::{PathError, split_url};
 use crate::service::UpstreamService;
 use crate::service::stats::ServiceStats;
@@ -310,17 +310,17 @@ impl ServiceSet {
     }
 
     /// Forwards a client's own request and streams the response back. Appends to `Via`, `Forwarded` and
-    /// `CDN-Loop`, and sets the operator's headers for the service. `Host` is the service's own name, unless
-    /// the request's extensions contain a [`TargetServiceName`]. The service's timeout applies until the
-    /// response begins.
+    /// `CDN-Loop`, and sets the operator's headers for the service. `Host` is `authority`, or else the
+    /// service's own name. The service's timeout applies until the response begins.
     pub fn forward(
         &self,
         call: &RequestCall,
         service: &Arc<UpstreamService>,
         request: http::Request<StreamedServiceBody>,
+        authority: Option<Authority>,
     ) -> impl Future<Output = Result<http::Response<StreamedServiceBody>, CallError>> + Send + 'static + use<>
     {
-        let started = self.start_forward(call, service, request);
+        let started = self.start_forward(call, service, request, authority);
         let budget = Arc::clone(&call.budget);
         async move {
             let (exchange, message) = started?;
@@ -335,6 +335,7 @@ impl ServiceSet {
         call: &RequestCall,
         service: &Arc<UpstreamService>,
         request: http::Request<StreamedServiceBody>,
+        authority: Option<Authority>,
     ) -> Result<(CallExchange, RequestMessage), CallError> {
         let (mut head, body) = request.into_parts();
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
@@ -344,7 +345,6 @@ impl ServiceSet {
         let number = take_call(call, service, &head.method, &path)?;
         let payload = RequestPayload::from_body(body);
         let upgrade = UpgradeOffer::from_request(&head, !payload.is_empty(), &service.upgrades);
-        let host = head.extensions.remove::<TargetServiceName>().map(|TargetServiceName(host)| host);
         headers::mark_forwarded(&mut head, call.connection_details);
         upgrade.iter().for_each(|offer| offer.add_headers(&mut head.headers));
         service.headers.apply_operator_headers(&mut head.headers);
@@ -352,7 +352,7 @@ impl ServiceSet {
         let (method, headers) = (head.method, head.headers);
         Ok((
             self.new_exchange(call, service, number),
-            RequestMessage { method, path, host, headers, payload, upgrade },
+            RequestMessage { method, path, host: authority, headers, payload, upgrade },
         ))
     }
 

@@ -1,4 +1,7 @@
-//! Cooperative scheduling for tasks that process data which is available at once.
+//! Cooperative scheduling for tasks that process data which is available at once, and waiting with a deadline
+//! (`coop/deadline.rs`).
+
+mod deadline;
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,6 +10,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::coop::{consume_budget, poll_proceed};
 use tokio::task::yield_now;
+
+pub use deadline::timeout_at;
 
 /// The bytes that a task processes before it yields: receiving and copying them takes a small part of a
 /// millisecond.

@@ -21,7 +21,6 @@ use http::header::{
     CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
 };
-use http::uri::Authority;
 use http::{Method, Version, request};
 
 use crate::problem::{CallErrorKind, FaultParty, ToProblem};
@@ -132,11 +131,6 @@ pub fn client_network(address: IpAddr) -> IpAddr {
         v4 => v4,
     }
 }
-
-/// A request extension with the name of the service for this request, in place of its own name. Set by the
-/// creator of the request, never taken from the client's headers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TargetServiceName(pub Authority);
 
 /// A header that a program may not send.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

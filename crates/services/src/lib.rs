@@ -7,8 +7,8 @@
 //!
 //! The modules by level; each uses only the levels above its own:
 //!
-//! - `problem` (the interface of errors), `config` (the operator's settings), `coop` (cooperative
-//!   scheduling);
+//! - `problem` (the interface of errors), `config` (the operator's settings), `coop` (cooperative scheduling,
+//!   deadlines);
 //! - `headers` and `path` (rules for requests), `body` (streamed bodies and their decoding);
 //! - `protocol` (HTTP/1.1 and HTTP/2 on the wire), `call` (the context of a client's request: caller, budget,
 //!   trace, errors);
@@ -34,12 +34,13 @@ pub mod transport;
 
 pub use body::StreamedServiceBody;
 pub use body::decompress::{DecoderPool, DecompressError, decompress};
-pub use call::deadline::timeout_at;
+pub use body::request_body::{RequestBodyError, read_request_body};
 pub use call::trace::RequestTrace;
 pub use call::work::{composition_error, make_movable, process_text};
 pub use call::{
-    CallError, CallRights, CallerId, CpuAccounting, ReceivedAccounts, ReceivedLimit, ReceivedPermit,
-    RequestBudget, RequestCall, RequestReport, UpstreamCallOutcome, UpstreamCallRecord, quota_key,
+    CallError, CallLimits, CallRights, CallerId, CpuAccounting, ReceivedAccounts, ReceivedLimit,
+    ReceivedPermit, RequestBudget, RequestCall, RequestReport, UpstreamCallOutcome, UpstreamCallRecord,
+    quota_key,
 };
 pub use call::{caching, trace};
 pub use client::calls::{CallCoalescer, RequestCalls};
@@ -48,12 +49,12 @@ pub use client::in_flight::{InFlightMap, WorkFingerprint};
 pub use client::{ProgramResponse, ServiceRequest, ServiceSet};
 pub use client::{calls, fetch, in_flight};
 pub use config::{BytesConfig, DurationConfig, GraphqlServiceConfig, ServiceConfig};
+pub use coop::timeout_at;
 pub use endpoints::{EndpointStats, NameResolver, SystemResolver};
 pub use headers::{accept, client_network};
 pub use path::{PathError, RequestTarget, parse_target};
 pub use problem::{
-    AnswerTimeout, BodyDeadlineExceeded, CallErrorKind, FaultParty, GatewayOverloaded, LoggedErrorCode,
-    ToProblem, UnfinishedResponse,
+    AnswerTimeout, CallErrorKind, FaultParty, GatewayOverloaded, ToProblem, UnfinishedResponse,
 };
 pub use protocol::{http1, http2};
 pub use service::stats::{self, ServiceStats};

@@ -67,10 +67,6 @@ pub trait ToProblem: std::error::Error + Send + Sync + 'static {
     }
 }
 
-/// The code of an error, as an extension of responses that report the error in a format of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoggedErrorCode(pub &'static str);
-
 impl<P: ToProblem> From<P> for Box<dyn ToProblem> {
     fn from(problem: P) -> Self {
         Box::new(problem)
@@ -128,29 +124,6 @@ impl ToProblem for AnswerTimeout {
 
     fn hint(&self) -> String {
         "request less at once, or have the operator raise the route's `limits.timeout`".to_owned()
-    }
-}
-
-/// The body of a request did not arrive within the deadline of its handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the request's body did not arrive within the route's `limits.timeout`")]
-pub struct BodyDeadlineExceeded;
-
-impl ToProblem for BodyDeadlineExceeded {
-    fn code(&self) -> &'static str {
-        "limit-deadline"
-    }
-
-    fn status(&self) -> StatusCode {
-        StatusCode::UNPROCESSABLE_ENTITY
-    }
-
-    fn fault(&self) -> FaultParty {
-        FaultParty::Program
-    }
-
-    fn hint(&self) -> String {
-        "send the body faster, or have the operator raise the route's `limits.timeout`".to_owned()
     }
 }
 

@@ -58,7 +58,9 @@ fn read_measures(verb: &str) -> Result<Vec<MeasureRow>> {
 
 /// Parses a row such as `module_cycles  0.0  <= 5`.
 fn parse_row(line: &str) -> Option<MeasureRow> {
-    let [measure, value, "<=", target, ..] = *line.split_whitespace().collect::<Vec<_>>() else { return None };
+    let [measure, value, "<=", target, ..] = *line.split_whitespace().collect::<Vec<_>>() else {
+        return None;
+    };
     Some(MeasureRow { measure: measure.to_owned(), value: value.parse().ok()?, target: target.parse().ok()? })
 }
 

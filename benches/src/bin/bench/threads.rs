@@ -13,6 +13,7 @@ use benches::programs;
 use benches::scoreboard::{BetterDirection, HeadlineScore};
 use benches::stats::{median, spread};
 use bytes::Bytes;
+use handler::HandlerRequest;
 use http::Request;
 use query::{QueryConfig, QueryRoute, QueryRouteContext, QueryRuntime, RuntimeConfig};
 use rustix::time::{ClockId, clock_gettime};
@@ -123,7 +124,7 @@ fn run_requests(query: &QueryRoute, program: &Bytes) -> Result<(u64, f64)> {
         while Instant::now() < end {
             let request = Request::post("/query").header("content-type", "application/wasm");
             let request = request.body(services::body::full(program.clone()))?;
-            let answer = query.handle(request, RequestCall::unlimited()).await;
+            let answer = query.handle(HandlerRequest::new(request, RequestCall::unlimited())).await;
             answer.map_err(|problem| anyhow!("{problem}"))?;
             requests += 1;
         }

@@ -1,5 +1,6 @@
 //! Caching headers of composed responses (RFC 9111; RFC 9110, 12.5.5).
 
+use handler::HandlerRequest;
 use http::Request;
 use services::{CallerId, RequestCall};
 
@@ -44,9 +45,9 @@ async fn responses_to_identified_callers_are_private() {
     ] {
         let request = Request::get("/here").body(services::body::empty()).unwrap();
         let call = RequestCall { caller: caller.clone(), ..RequestCall::unlimited() };
-        let response =
-            rig.aggregate.handle(request, call).await.unwrap_or_else(|problem| panic!("{problem}"));
-        assert_eq!(response.headers()["cache-control"], expected, "{caller:?}");
+        let answer = rig.aggregate.handle(HandlerRequest::new(request, call)).await;
+        let answer = answer.unwrap_or_else(|problem| panic!("{problem}"));
+        assert_eq!(answer.response.headers()["cache-control"], expected, "{caller:?}");
     }
 }
 

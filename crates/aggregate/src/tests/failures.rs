@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use handler::HandlerRequest;
 use http::Request;
 use http_body_util::BodyExt;
 use services::RequestCall;
@@ -163,7 +164,7 @@ async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
         http_body_util::channel::Channel::<bytes::Bytes, services::body::BodyError>::new(1);
     sender.send_data(r#"{"n":"#.into()).await.unwrap();
     let request = Request::post("/here").body(body.boxed_unsync()).unwrap();
-    let answer = rig.aggregate.handle(request, RequestCall::unlimited());
+    let answer = rig.aggregate.handle(HandlerRequest::new(request, RequestCall::unlimited()));
     let answer = tokio::time::timeout(Duration::from_secs(60), answer).await.expect("a response");
     let problem = answer.err().unwrap();
     assert_eq!((problem.code(), problem.status().as_u16()), ("limit-deadline", 422));

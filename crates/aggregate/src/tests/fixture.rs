@@ -8,6 +8,7 @@ use bytes::Bytes;
 use diagnostics::Diagnostic;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use handler::{HandlerRequest, HandlerResponse};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use offload::{OffloadConfig, OffloadPool};
@@ -198,19 +199,19 @@ impl AggregateFixture {
     }
 
     /// Returns the response without reading its body.
-    pub(crate) async fn start_request(&self, target: &str) -> Response<StreamedServiceBody> {
+    pub(crate) async fn start_request(&self, target: &str) -> HandlerResponse {
         let request = Request::get(target).body(services::body::empty()).unwrap();
         self.aggregate
-            .handle(request, RequestCall::unlimited())
+            .handle(HandlerRequest::new(request, RequestCall::unlimited()))
             .await
             .unwrap_or_else(|problem| panic!("{problem}"))
     }
 
     pub(crate) async fn send(&self, request: Request<&str>) -> Result<ReceivedResponse, Box<dyn ToProblem>> {
         let request = request.map(|body| services::body::full(body.to_owned()));
-        let response = self.aggregate.handle(request, RequestCall::unlimited()).await?;
-        let (head, body) = response.into_parts();
-        let tree = head.extensions.get::<json::JsonTree>().cloned();
+        let request = HandlerRequest::new(request, RequestCall::unlimited());
+        let answer = self.aggregate.handle(request).await?;
+        let (tree, (head, body)) = (answer.json_tree, answer.response.into_parts());
         let text = body.collect().await.expect("a body to its end").to_bytes();
         let text = String::from_utf8(text.to_vec()).unwrap();
         Ok(ReceivedResponse { status: head.status.as_u16(), text, headers: head.headers, tree })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ::fuzz::ByteChoices;
 use ::fuzz::generate::json as generate;
+use handler::HandlerRequest;
 use http::Request;
 use http_body_util::BodyExt;
 use services::{BytesConfig, RequestCall, body};
@@ -199,8 +200,8 @@ fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
 /// Returns the status and text of a response. The text is `None` if the response was aborted.
 async fn fetch_response(rig: &AggregateFixture) -> (u16, Option<String>) {
     let request = Request::get("/here").body(body::empty()).unwrap();
-    let response = match rig.aggregate.handle(request, RequestCall::unlimited()).await {
-        Ok(response) => response,
+    let response = match rig.aggregate.handle(HandlerRequest::new(request, RequestCall::unlimited())).await {
+        Ok(answer) => answer.response,
         Err(problem) => {
             assert!(!problem.code().is_empty() && !problem.to_string().is_empty());
             assert!(problem.status().is_client_error() || problem.status().is_server_error(), "{problem}");

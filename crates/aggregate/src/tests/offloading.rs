@@ -1,10 +1,10 @@
 //! Steps that take long run in the pool, even if the texts are short: `offload::work` counts values, too.
 
 use futures_util::FutureExt;
+use handler::HandlerRequest;
 use http::Request;
 use json::JsonTree;
 use services::RequestCall;
-use services::body::HeldBytes;
 
 use super::fixture::{AggregateFixture, TestServiceResponse};
 use super::hostile::repeated_array;
@@ -40,7 +40,7 @@ async fn short_responses_that_arrive_together_leave_the_serving_thread() {
         let mut senders: Vec<_> =
             (0..count).map(|part| rig.open_response_channel(&format!("profile/{part}"))).collect();
         let request = Request::get("/here").body(services::body::empty()).unwrap();
-        let mut handling = rig.aggregate.handle(request, RequestCall::unlimited());
+        let mut handling = rig.aggregate.handle(HandlerRequest::new(request, RequestCall::unlimited()));
         while rig.test_service.recorded_calls.lock().unwrap().len() < count {
             assert!((&mut handling).now_or_never().is_none());
             tokio::task::yield_now().await;
@@ -146,9 +146,9 @@ async fn a_tree_of_many_values_is_written_before_it_is_sent() {
         let items = repeated_array("{}", count);
         let rig = AggregateFixture::new(text, &[("profile/a", 200, &items)]);
         let response = rig.start_request("/here").await;
-        let is_text = matches!(response.extensions().get::<JsonTree>(), Some(JsonTree::Text(_)));
+        let is_text = matches!(response.json_tree, Some(JsonTree::Text(_)));
         assert_eq!(is_text, is_written, "{count} values");
-        let held = response.extensions().get::<HeldBytes>().map_or(0, |held| held.0);
+        let held = response.held_bytes;
         assert_eq!(held == items.len() as u64, is_written, "{held} bytes");
         assert_eq!(rig.get("/here").await.text, items);
     }

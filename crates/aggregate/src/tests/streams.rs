@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
+use handler::{HandlerRequest, HandlerResponse};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use services::coop::TURN_BYTES;
@@ -64,8 +65,8 @@ async fn streams_before_the_upstream_response_is_complete() {
     let rig = AggregateFixture::new(THREE_PARTS, &[("profile/small", 200, "1"), ("order/other", 500, "")]);
     let mut sender = rig.open_response_channel("catalog/long");
     sender.send_data(long_beginning()).await.unwrap();
-    let response = rig.start_request("/here").await;
-    assert!(response.extensions().get::<json::JsonTree>().is_none());
+    let HandlerResponse { response, json_tree, .. } = rig.start_request("/here").await;
+    assert!(json_tree.is_none());
     assert_eq!(response.headers()["orfa-parts"], r#"other;status=500;code="part-status""#);
     let mut body = response.into_body();
     let mut text = Vec::new();
@@ -98,8 +99,8 @@ async fn the_beginning_of_a_streamed_response_counts_until_it_is_delivered() {
     let budget = budget.with_accounts(Arc::new(account.clone()), [192, 0, 2, 1].into());
     let call = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let request = http::Request::get("/here").body(services::body::empty()).unwrap();
-    let response = rig.aggregate.handle(request, call).await;
-    let mut body = response.unwrap_or_else(|problem| panic!("{problem}")).into_body();
+    let response = rig.aggregate.handle(HandlerRequest::new(request, call)).await;
+    let mut body = response.unwrap_or_else(|problem| panic!("{problem}")).response.into_body();
     assert!(account.0.load(Relaxed) > STREAM_BUFFER_BYTES as u64);
     assert_eq!(next_data(&mut body).await.unwrap(), long_beginning());
     assert_eq!(account.0.load(Relaxed), 0);
@@ -113,7 +114,7 @@ async fn yields_while_checking_a_streamed_response() {
         AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
     let mut sender = rig.open_response_channel("catalog/long");
     sender.send_data(long_beginning()).await.unwrap();
-    let mut body = rig.start_request("/here").await.into_body();
+    let mut body = rig.start_request("/here").await.response.into_body();
     for _ in 0..4 {
         sender.send_data(Bytes::from(vec![b' '; PIECE])).await.unwrap();
     }
@@ -162,7 +163,7 @@ async fn aborts_a_streamed_response_with_invalid_json() {
             AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
         let mut sender = rig.open_response_channel("catalog/long");
         sender.send_data(long_beginning()).await.unwrap();
-        let body = rig.start_request("/here").await.into_body();
+        let body = rig.start_request("/here").await.response.into_body();
         if !end.is_empty() {
             sender.send_data(Bytes::from_static(end.as_bytes())).await.unwrap();
         }

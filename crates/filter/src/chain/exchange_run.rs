@@ -14,14 +14,15 @@ use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use handler::{HandlerRequest, HandlerResponse, LoggedProblem};
 use http::header::CONTENT_LENGTH;
-use http::{Extensions, Request, Response};
+use http::uri::Authority;
+use http::{Extensions, Response, request};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use offload::polls::{PollSite, watch_polls};
 use services::body::BodyError;
-use services::headers::TargetServiceName;
-use services::{RequestCall, StreamedServiceBody, body};
+use services::{StreamedServiceBody, body};
 use tokio::runtime::Handle;
 
 use super::FilterChain;
@@ -54,25 +55,33 @@ enum ExchangeStep {
     Respond(LocalResponse),
 }
 
+/// The parts of a response that filters do not see.
+struct UnfilteredParts {
+    /// The extensions, which only carry the tunnel of a protocol upgrade.
+    upgrade: Extensions,
+    held_bytes: u64,
+    problem: Option<LoggedProblem>,
+}
+
 /// See [`FilterChain::run_exchange`]. Large parts of the request are moved to the heap before the future is
 /// created, to keep the future small.
 pub(crate) fn run<H, F>(
     chain: &Arc<FilterChain>,
-    request: Request<StreamedServiceBody>,
-    call: RequestCall,
+    request: HandlerRequest,
     facts: ExchangeInfo,
     handle: H,
-) -> impl Future<Output = Result<Response<StreamedServiceBody>, FilterFailure>> + use<H, F>
+) -> impl Future<Output = Result<HandlerResponse, FilterFailure>> + use<H, F>
 where
-    H: FnOnce(Request<StreamedServiceBody>) -> F,
-    F: Future<Output = Response<StreamedServiceBody>>,
+    H: FnOnce(HandlerRequest) -> F,
+    F: Future<Output = HandlerResponse>,
 {
-    let (mut head, body) = request.into_parts();
-    let extensions = std::mem::take(&mut head.extensions);
-    let exchange = FilterExchange::new(head, call, facts);
+    let HandlerRequest { head, body, call, caller_limits, visible_entries, authority: _ } = request;
+    let exchange = FilterExchange::new(head, call.clone(), facts);
     let streams = Vec::with_capacity(chain.plugins().len());
     let run = ExchangeRun { chain: Arc::clone(chain), exchange, streams };
-    run.run_phases(body, extensions, handle)
+    run.run_phases(body, move |head, body, authority| {
+        handle(HandlerRequest { head, body, call, caller_limits, visible_entries, authority })
+    })
 }
 
 impl ExchangeRun {
@@ -80,22 +89,21 @@ impl ExchangeRun {
     async fn run_phases<H, F>(
         mut self,
         body: StreamedServiceBody,
-        extensions: Extensions,
         handle: H,
-    ) -> Result<Response<StreamedServiceBody>, FilterFailure>
+    ) -> Result<HandlerResponse, FilterFailure>
     where
-        H: FnOnce(Request<StreamedServiceBody>) -> F,
-        F: Future<Output = Response<StreamedServiceBody>>,
+        H: FnOnce(request::Parts, StreamedServiceBody, Option<Authority>) -> F,
+        F: Future<Output = HandlerResponse>,
     {
         let answered = match self.process_request(body).await? {
             ExchangeStep::Continue(body) => {
-                let request = self.build_request(body, extensions)?;
-                let answer = pin!(handle(request));
+                let (head, authority) = self.take_request_head()?;
+                let answer = pin!(handle(head, body, authority));
                 self.wait_for_response(answer).await?
             }
             ExchangeStep::Respond(local) => Err(local),
         };
-        let response = answered.unwrap_or_else(|local| self.build_local_response(local));
+        let response = answered.unwrap_or_else(|local| self.build_local_response(local).into());
         self.process_response(response).await
     }
 
@@ -291,30 +299,23 @@ impl ExchangeRun {
         None
     }
 
-    /// Builds the request for the handler.
-    fn build_request(
-        &self,
-        body: StreamedServiceBody,
-        extensions: Extensions,
-    ) -> Result<Request<StreamedServiceBody>, FilterFailure> {
+    /// Returns the request's head for the handler, with the authority that filters have chosen.
+    fn take_request_head(&self) -> Result<(request::Parts, Option<Authority>), FilterFailure> {
         let keeps =
             self.streams.iter().any(|stream| stream.features.can_read_sent_head(MessageSide::Request));
         let calls_before = self.exchange.call.budget.call_count();
         let mut messages = self.exchange.messages();
         messages.calls_before = calls_before;
-        let named = messages.head_overrides.authority.clone();
-        let mut head = messages.release_request(keeps).ok_or_else(missing_head)?;
-        drop(messages);
-        head.extensions = extensions;
-        named.into_iter().for_each(|named| _ = head.extensions.insert(TargetServiceName(named)));
-        Ok(Request::from_parts(head, body))
+        let authority = messages.head_overrides.authority.clone();
+        let head = messages.release_request(keeps).ok_or_else(missing_head)?;
+        Ok((head, authority))
     }
 
     /// Waits for the head of the handler's response.
     async fn wait_for_response(
         &self,
-        mut answer: Pin<&mut impl Future<Output = Response<StreamedServiceBody>>>,
-    ) -> Result<Result<Response<StreamedServiceBody>, LocalResponse>, FilterFailure> {
+        mut answer: Pin<&mut impl Future<Output = HandlerResponse>>,
+    ) -> Result<Result<HandlerResponse, LocalResponse>, FilterFailure> {
         poll_fn(|context| {
             let answered = answer.as_mut().poll(context);
             if answered.is_pending() {
@@ -392,11 +393,8 @@ impl ExchangeRun {
     }
 
     /// Passes the response through all filters that have seen the request, in reverse order.
-    async fn process_response(
-        self,
-        response: Response<StreamedServiceBody>,
-    ) -> Result<Response<StreamedServiceBody>, FilterFailure> {
-        let (mut body, mut extensions) = self.set_response(response);
+    async fn process_response(self, response: HandlerResponse) -> Result<HandlerResponse, FilterFailure> {
+        let (mut body, mut unfiltered) = self.set_response(response);
         for stream in self.streams.iter().rev() {
             let (number, is_bodiless) = {
                 let mut messages = self.exchange.messages();
@@ -413,30 +411,38 @@ impl ExchangeRun {
             match self.process_head(&stream, side, body, action, is_end).await? {
                 ExchangeStep::Continue(next) => body = next,
                 ExchangeStep::Respond(local) => {
-                    (body, extensions) = self.set_response(self.build_local_response(local))
+                    (body, unfiltered) = self.set_response(self.build_local_response(local).into())
                 }
             }
         }
         match self.prepare_body(body, MessageSide::Response, || false).await? {
             ExchangeStep::Continue(next) => body = next,
             ExchangeStep::Respond(local) => {
-                (body, extensions) = self.set_response(self.build_local_response(local));
+                (body, unfiltered) = self.set_response(self.build_local_response(local).into());
                 drop(self.settle_length(MessageSide::Response));
             }
         }
         let keeps =
             self.streams.iter().any(|stream| stream.features.can_read_sent_head(MessageSide::Response));
         let mut head = self.exchange.messages().release_response(keeps).ok_or_else(missing_head)?;
-        head.extensions = extensions;
-        Ok(Response::from_parts(head, ResponseBodyStream { body, run: self }.boxed_unsync()))
+        head.extensions = unfiltered.upgrade;
+        let body = ResponseBodyStream { body, run: self }.boxed_unsync();
+        Ok(HandlerResponse {
+            response: Response::from_parts(head, body),
+            json_tree: None,
+            held_bytes: unfiltered.held_bytes,
+            problem: unfiltered.problem,
+        })
     }
 
     /// Stores the head of a response of the handler or a filter. Returns the parts that filters do not see.
-    fn set_response(&self, response: Response<StreamedServiceBody>) -> (StreamedServiceBody, Extensions) {
+    /// The tree is dropped, since it would not include the changes that filters make to the body.
+    fn set_response(&self, response: HandlerResponse) -> (StreamedServiceBody, UnfilteredParts) {
+        let HandlerResponse { response, held_bytes, problem, json_tree: _ } = response;
         let (mut head, body) = response.into_parts();
-        let extensions = std::mem::take(&mut head.extensions);
+        let upgrade = std::mem::take(&mut head.extensions);
         self.exchange.messages().set_response(head);
-        (body, extensions)
+        (body, UnfilteredParts { upgrade, held_bytes, problem })
     }
 }
 

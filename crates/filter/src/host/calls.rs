@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, HeaderValue, UPGRADE};
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use offload::polls::{PollSite, watch_polls};
 use sandbox::GuestResult;
 use services::body::BodyBuffer;
 use services::coop::ByteTurn;
-use services::headers::{self, TargetServiceName};
+use services::headers;
 use services::{CallError, RequestCall, StreamedServiceBody, ToProblem, UpstreamService, body};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
@@ -223,7 +223,7 @@ fn start_http_call(
 ) -> Result<(), CallRefusal> {
     guest.short_bytes(named)?;
     let is_lenient = guest.host().is_lenient();
-    let (mut head, scheme) =
+    let CallHead { mut head, authority, scheme } =
         build_request_head(guest.memory_bytes(headers)?, target_address(upstream), is_lenient)?;
     let trailers = parse_trailers(guest.memory_bytes(trailers)?)?;
     let timeout = i32::try_from(timeout).map_err(|_| CallRefusal::Timeout)?.unsigned_abs();
@@ -236,7 +236,7 @@ fn start_http_call(
     let time = if timeout == 0 { service.timeout() } else { Duration::from_millis(timeout.into()) };
     let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Unavailable)?);
     let request = Request::from_parts(head, payload_body(body, trailers));
-    let answer = spec.services.forward(&maker.call, &service, request);
+    let answer = spec.services.forward(&maker.call, &service, request, authority);
     let (instance, payer) = (maker.instance.clone(), maker.call.quota_key());
     let upstream = upstream.to_owned();
     maker.spawn(guest.host_mut(), None, async move {
@@ -403,14 +403,18 @@ fn target_address(upstream: &str) -> &str {
     upstream.rsplit_once("://").map_or(upstream, |(_, rest)| rest).trim_end_matches('/')
 }
 
-/// Builds the head of a request, and its scheme. In the strict dialect, method, path and authority are
+/// The head of a module's call.
+struct CallHead {
+    head: http::request::Parts,
+    /// The `Host` of the call; `None` for the service's own name.
+    authority: Option<Authority>,
+    scheme: ClientScheme,
+}
+
+/// Builds the head of a call. In the strict dialect, method, path and authority are
 /// required, as in Envoy. In the lenient dialect they have nginx's defaults: `GET`, `/`, and the name of the
 /// target; a path is made to start with `/`.
-fn build_request_head(
-    pairs: &[u8],
-    target: &str,
-    is_lenient: bool,
-) -> Result<(http::request::Parts, ClientScheme), CallRefusal> {
+fn build_request_head(pairs: &[u8], target: &str, is_lenient: bool) -> Result<CallHead, CallRefusal> {
     let mut pairs = message::decode_pairs(pairs).map_err(|_| CallRefusal::Headers)?;
     let value = |name: &[u8]| pairs.iter().find(|(known, value)| *known == name && !value.is_empty());
     let value = |name: &[u8]| value(name).map(|(_, value)| *value);
@@ -435,12 +439,11 @@ fn build_request_head(
     let (mut head, ()) = request.into_parts();
     let mut aside = HeadOverrides::new(ClientScheme(false));
     MessageHead::Request(&mut head, &mut aside).set_all(&pairs).map_err(|_| CallRefusal::Headers)?;
-    aside.authority.into_iter().for_each(|named| _ = head.extensions.insert(TargetServiceName(named)));
     // A filter that forwards a request's headers for a check must not request an upgrade with them.
     for name in [HOST, CONNECTION, UPGRADE] {
         head.headers.remove(name);
     }
-    Ok((head, aside.scheme))
+    Ok(CallHead { head, authority: aside.authority, scheme: aside.scheme })
 }
 
 fn parse_trailers(pairs: &[u8]) -> Result<HeaderMap, CallRefusal> {

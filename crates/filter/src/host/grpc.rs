@@ -175,7 +175,7 @@ fn start_call(
     let (limit, token) = (spec.limits.buffer.0, maker.token);
     let (instance, payer) = (maker.instance.clone(), maker.call.quota_key());
     let told = GrpcEventTarget { instance, token, payer, is_stream, limit };
-    let answer = spec.services.forward(&maker.call, &service, request);
+    let answer = spec.services.forward(&maker.call, &service, request, None);
     let (function, upstream) = (parts.name, upstream.to_owned());
     maker.spawn(guest.host_mut(), outbox, async move {
         let whole = async {

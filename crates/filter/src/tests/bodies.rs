@@ -1,5 +1,7 @@
 //! Bodies: shown in pieces, held back, changed, refused.
 
+use handler::LoggedProblem;
+
 use super::*;
 use crate::HostDialect;
 
@@ -33,7 +35,7 @@ async fn changed_response_bodies_lose_their_content_length() {
     let chain = bench.single_filter_chain(&replacing_module("response", "1"));
     let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
     let response =
-        chain.run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
+        chain.run_http_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(6));
     let answer = collect_response(response).await.unwrap();
     assert_eq!((answer.header("content-length"), &answer.body[..]), ("", &b"!<llo>"[..]));
@@ -51,8 +53,10 @@ async fn unchanged_bodies_keep_their_length() {
         assert_eq!(http_body::Body::size_hint(request.body()).exact(), Some(4));
         Response::new(request.into_body())
     };
-    let response =
-        chain.run_exchange(post("four"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
+    let response = chain
+        .run_http_exchange(post("four"), RequestCall::unlimited(), exchange_info(), handle)
+        .await
+        .unwrap();
     assert_eq!(http_body::Body::size_hint(response.body()).exact(), Some(4));
     assert_eq!(collect_response(response).await.unwrap().body, "four");
 }
@@ -77,7 +81,8 @@ async fn refuses_held_bodies_above_the_buffer_limit() {
             let chain = bench.chain(&[filter]);
             let handle = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
             let request = Request::post("/").body(piecewise_body(&["0123456789", "0"])).unwrap();
-            let result = chain.run_exchange(request, RequestCall::unlimited(), exchange_info(), handle).await;
+            let result =
+                chain.run_http_exchange(request, RequestCall::unlimited(), exchange_info(), handle).await;
             let failed = result.map(drop).unwrap_err();
             assert_eq!(
                 (services::ToProblem::status(&failed).as_u16(), services::ToProblem::code(&failed)),
@@ -109,7 +114,7 @@ async fn responses_of_any_length_can_wait_for_a_call() {
     filter.limits.buffer = services::BytesConfig(10);
     let handle = async |_| Response::new(piecewise_body(&["0123456789", "0123456789", "0123456789"]));
     let (chain, call) = (bench.chain(&[filter]), call_with_timeout(Duration::from_secs(60)));
-    let response = chain.run_exchange(get("/"), call.clone(), exchange_info(), handle).await.unwrap();
+    let response = chain.run_http_exchange(get("/"), call.clone(), exchange_info(), handle).await.unwrap();
     assert_eq!(collect_response(response).await.unwrap().body, "0123456789".repeat(3));
 }
 
@@ -138,13 +143,16 @@ async fn local_responses_keep_nothing_of_the_replaced_response() {
     let chain = bench.single_filter_chain(r#"
         (func (export "proxy_on_response_body") (param i32 i32 i32) (result i32)
             (call $want (i32.const 0) (call $respond (i32.const 400) «» «no» ‹› (i32.const -1))) (i32.const 1))"#);
-    let handle = async |_| {
-        Response::builder().header("x-from", "it").extension(7_u8).body(body::full("hello")).unwrap()
+    let handle = async |_| HandlerResponse {
+        held_bytes: 5,
+        problem: Some(LoggedProblem::new("replaced")),
+        ..Response::builder().header("x-from", "it").body(body::full("hello")).unwrap().into()
     };
-    let response =
-        chain.run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
+    let request = HandlerRequest::new(get("/"), RequestCall::unlimited());
+    let HandlerResponse { response, held_bytes, problem, .. } =
+        chain.run_exchange(request, exchange_info(), handle).await.unwrap();
     assert_eq!((response.status().as_u16(), response.headers().len()), (400, 0));
-    assert_eq!(response.extensions().get::<u8>(), None);
+    assert_eq!((held_bytes, problem), (0, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,7 +280,7 @@ async fn exchange_with_trailers(
     filter.dialect = dialect;
     let request = Request::post("/").body(with_trailers(piecewise_body(&["one"]), trailers)).unwrap();
     let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
-    let response = bench.chain(&[filter]).run_exchange(
+    let response = bench.chain(&[filter]).run_http_exchange(
         request,
         call_with_timeout(Duration::from_secs(60)),
         exchange_info(),
@@ -417,7 +425,7 @@ async fn shows_held_bodies_after_a_delay_despite_little_growth() {
     let request = Request::post("/").body(body.boxed_unsync()).unwrap();
     let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
     let asked =
-        chain.run_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), mirror);
+        chain.run_http_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), mirror);
     let sent = async {
         for piece in ["one", "two"] {
             sender.send_data(Bytes::from_static(piece.as_bytes())).await.unwrap();
@@ -471,7 +479,7 @@ async fn forwards_pieces_before_an_error_of_the_body() {
     let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
     let handle = async |_| Response::new(body);
     let response =
-        chain.run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
+        chain.run_http_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
     let mut body = response.into_body();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
     assert!(body.frame().await.unwrap().is_err());
@@ -487,7 +495,7 @@ async fn streamed_bodies_pass_without_delay() {
     let streamed = streamed.boxed_unsync();
     let handle = async |_| Response::new(streamed);
     let response =
-        chain.run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
+        chain.run_http_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
     let mut body = response.into_body();
     for piece in ["one", "two"] {
         sender.send_data(Bytes::from_static(piece.as_bytes())).await.unwrap();
@@ -510,7 +518,7 @@ async fn emptied_response_bodies_lose_their_content_length() {
     );
     let handle = async |_| Response::builder().header("content-length", 5).body(body::full("hello")).unwrap();
     let response =
-        chain.run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
+        chain.run_http_exchange(get("/"), RequestCall::unlimited(), exchange_info(), handle).await.unwrap();
     let answer = collect_response(response).await.unwrap();
     assert_eq!((answer.header("content-length"), &answer.body[..]), ("", &b""[..]));
 }
@@ -538,7 +546,7 @@ async fn request_bodies_end_with_their_exchange() {
             Response::new(body::empty())
         };
         let response = chain
-            .run_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
+            .run_http_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
             .await
             .unwrap();
         let mut read = reading.await.unwrap();
@@ -568,7 +576,7 @@ async fn request_bodies_end_when_their_filter_answers() {
         assert!(reader.send(request.into_body()).is_ok());
         std::future::pending().await
     };
-    let asked = tokio::spawn(chain.run_exchange(
+    let asked = tokio::spawn(chain.run_http_exchange(
         request,
         call_with_timeout(Duration::from_secs(60)),
         exchange_info(),

@@ -105,7 +105,7 @@ async fn calls_carry_the_hop_count_and_no_upgrade() {
     let call = RequestCall { hops: 3, ..call_with_timeout(Duration::from_secs(60)) };
     let response = bench
         .single_filter_chain(code)
-        .run_exchange(get("/"), call.clone(), exchange_info(), echo)
+        .run_http_exchange(get("/"), call.clone(), exchange_info(), echo)
         .await
         .unwrap();
     let answer = collect_response(response).await.unwrap();
@@ -163,17 +163,15 @@ async fn calls_use_the_authority_that_the_module_sets() {
     let chain = bench.single_filter_chain(&code.replace("CALL", &call_to("auth", "/yes")));
     let named = Arc::new(Mutex::new(None));
     let note = Arc::clone(&named);
-    let handle = async move |request: Request<StreamedServiceBody>| {
-        *note.lock().unwrap() = request.extensions().get::<services::headers::TargetServiceName>().cloned();
-        echo(request).await
+    let handle = async move |request: HandlerRequest| {
+        *note.lock().unwrap() = request.authority;
+        HandlerResponse::from(echo(Request::from_parts(request.head, request.body)).await)
     };
-    let response = chain
-        .run_exchange(get("/"), call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
-        .await
-        .unwrap();
+    let request = HandlerRequest::new(get("/"), call_with_timeout(Duration::from_secs(60)));
+    let response = chain.run_exchange(request, exchange_info(), handle).await.unwrap().response;
     let answer = collect_response(response).await.unwrap();
     assert_eq!((answer.header("got-x-called"), answer.header("got-host")), ("any", "example.org"));
-    assert_eq!(named.lock().unwrap().as_ref().unwrap().0, "other.example");
+    assert_eq!(named.lock().unwrap().as_ref().unwrap(), "other.example");
 }
 
 #[tokio::test]
@@ -197,7 +195,7 @@ async fn trailers_can_wait_for_a_call_in_both_directions() {
         let request = Request::post("/").body(body).unwrap();
         let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
         let response = chain
-            .run_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), mirror)
+            .run_http_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), mirror)
             .await
             .unwrap();
         let whole = response.into_body().collect().await.unwrap();

@@ -49,7 +49,7 @@ async fn mirror(request: Request<StreamedServiceBody>) -> Response<StreamedServi
 
 async fn send_through(chain: &Arc<FilterChain>, path: &str) -> Result<Bytes, String> {
     let response = chain
-        .run_exchange(request_with_trailers(path), RequestCall::unlimited(), exchange_info(), mirror)
+        .run_http_exchange(request_with_trailers(path), RequestCall::unlimited(), exchange_info(), mirror)
         .await;
     let response = response.map_err(|failed| services::ToProblem::code(&failed).to_owned())?;
     collect_response(response).await.map(|answer| answer.body).map_err(|_| "broken".to_owned())
@@ -261,7 +261,7 @@ async fn responses_do_not_pass_callbacks_that_panic() {
             Response::new(http_body_util::StreamBody::new(frames).boxed_unsync())
         };
         let ended = chain
-            .run_exchange(get("/"), call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
+            .run_http_exchange(get("/"), call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
             .await;
         let failed = ended.map(|response| response.status()).unwrap_err();
         assert_eq!(failed, FilterFailure::Trapped("test".into()), "{callback}");

@@ -193,7 +193,7 @@ async fn properties_have_envoy_encodings_and_nginx_names() {
     };
     let facts = ExchangeInfo { tls: Some(Arc::new(tls)), ..exchange_info() };
     let response = chain
-        .run_exchange(get("/p?b=c"), call_with_timeout(Duration::from_secs(60)), facts, echo)
+        .run_http_exchange(get("/p?b=c"), call_with_timeout(Duration::from_secs(60)), facts, echo)
         .await
         .unwrap();
     let answer = collect_response(response).await.unwrap();

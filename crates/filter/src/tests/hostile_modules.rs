@@ -112,7 +112,7 @@ async fn bounds_host_state_of_hostile_modules() {
         chain.start();
         for _ in 0..20 {
             let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
-            let exchange = chain.run_exchange(
+            let exchange = chain.run_http_exchange(
                 large_request("/"),
                 call_with_timeout(Duration::from_secs(5)),
                 exchange_info(),

@@ -133,7 +133,7 @@ async fn bad_configurations_do_not_affect_running_filters() {
     let chain = bench.chain(&[with("good")]);
     let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
     let call = RequestCall::unlimited();
-    let under_way = chain.run_exchange(
+    let under_way = chain.run_http_exchange(
         get("/"),
         call.clone(),
         exchange_info(),

@@ -25,7 +25,7 @@ fn long_bytes(length: usize) -> Bytes {
 async fn read_through(chain: &Arc<FilterChain>, body: Bytes) -> (Bytes, usize) {
     let handle = async move |_: Request<StreamedServiceBody>| Response::new(body::full(body));
     let response = chain
-        .run_exchange(get("/"), call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
+        .run_http_exchange(get("/"), call_with_timeout(Duration::from_secs(60)), exchange_info(), handle)
         .await
         .unwrap();
     let (mut reading, mut polls) = (pin!(collect_response(response)), 0);

@@ -205,7 +205,7 @@ async fn refusals_in_response_callbacks_do_not_stop_the_rest_of_the_request() {
     let request = Request::post("/").body(delayed_pieces_body("x", 3)).unwrap();
     let mirror = async |request: Request<StreamedServiceBody>| Response::new(request.into_body());
     let response = chain
-        .run_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), mirror)
+        .run_http_exchange(request, call_with_timeout(Duration::from_secs(60)), exchange_info(), mirror)
         .await
         .unwrap();
     assert_eq!(collect_response(response).await.unwrap().body, "xxx");

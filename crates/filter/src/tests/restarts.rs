@@ -174,7 +174,7 @@ async fn released_requests_outlive_the_instance() {
             echo(request).await
         }
     };
-    let mut passed = Box::pin(chain.run_exchange(
+    let mut passed = Box::pin(chain.run_http_exchange(
         get("/good"),
         call_with_timeout(Duration::from_secs(60)),
         exchange_info(),
@@ -237,7 +237,7 @@ async fn waiting_for_an_instance_ends_at_the_deadline() {
     let begun = tokio::time::Instant::now().into_std();
     let budget = RequestBudget::new_at(begun, Duration::from_millis(1), u32::MAX, u64::MAX, 64);
     let in_back_off = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
-    let late = chain.run_exchange(get("/good"), in_back_off, exchange_info(), echo).await;
+    let late = chain.run_http_exchange(get("/good"), in_back_off, exchange_info(), echo).await;
     assert_eq!(late.map(|response| response.status()).unwrap_err(), FilterFailure::Trapped("test".into()));
     assert_eq!(bench.stats().traps, 9);
 }

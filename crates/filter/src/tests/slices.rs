@@ -75,7 +75,7 @@ async fn mirror(request: Request<StreamedServiceBody>) -> Response<StreamedServi
 
 async fn send_mirrored(chain: &Arc<FilterChain>, path: &str) -> Result<Bytes, FilterFailure> {
     let response = chain
-        .run_exchange(request_with_trailers(path), RequestCall::unlimited(), exchange_info(), mirror)
+        .run_http_exchange(request_with_trailers(path), RequestCall::unlimited(), exchange_info(), mirror)
         .await?;
     Ok(collect_response(response).await.unwrap().body)
 }
@@ -225,7 +225,7 @@ async fn requests_wait_until_the_callback_of_their_call_has_returned() {
         serving.store(true, std::sync::atomic::Ordering::Relaxed);
         echo(request).await
     };
-    let mut asked = Box::pin(slow.run_exchange(
+    let mut asked = Box::pin(slow.run_http_exchange(
         get("/"),
         call_with_timeout(Duration::from_secs(60)),
         exchange_info(),
@@ -449,7 +449,9 @@ async fn queued_streams_end_before_their_root_context() {
         let ended = Arc::clone(&ended);
         let open = async move {
             ended
-                .run_exchange(get("/"), RequestCall::unlimited(), exchange_info(), |_| std::future::pending())
+                .run_http_exchange(get("/"), RequestCall::unlimited(), exchange_info(), |_| {
+                    std::future::pending()
+                })
                 .await
         };
         let mut open = open.boxed();
@@ -477,7 +479,7 @@ async fn queued_requests_wait_no_longer_than_their_deadline() {
     let mut spins = Box::pin(send(&slow, get("/spin")));
     assert!((&mut spins).now_or_never().is_none());
     let answered =
-        slow.run_exchange(get("/late"), call_with_timeout(Duration::ZERO), exchange_info(), echo).await;
+        slow.run_http_exchange(get("/late"), call_with_timeout(Duration::ZERO), exchange_info(), echo).await;
     assert_eq!(answered.unwrap_err(), FilterFailure::Busy("slow".into()));
     send(&releasing_chain(&bench, "go"), get("/")).await.unwrap();
     assert_eq!(spins.await.unwrap().status, 200);
@@ -542,7 +544,7 @@ async fn body_callbacks_do_not_revoke_the_resume_of_a_head() {
     let slow = bench.chain(&[patient_filter(&bench, "slow", &calling_module(callback, 1))]);
     let (mut sender, body) = http_body_util::channel::Channel::<Bytes, services::body::BodyError>::new(4);
     let handle = async move |_: Request<StreamedServiceBody>| Response::new(body.boxed_unsync());
-    let mut asked = Box::pin(slow.run_exchange(
+    let mut asked = Box::pin(slow.run_http_exchange(
         get("/"),
         call_with_timeout(Duration::from_secs(10)),
         exchange_info(),
@@ -568,7 +570,7 @@ async fn resuming_a_piece_does_not_release_a_queued_one() {
     let handle = async |_: Request<StreamedServiceBody>| -> Response<StreamedServiceBody> {
         panic!("the request is still held back")
     };
-    let mut asked = Box::pin(slow.run_exchange(
+    let mut asked = Box::pin(slow.run_http_exchange(
         request,
         call_with_timeout(Duration::from_secs(3)),
         exchange_info(),

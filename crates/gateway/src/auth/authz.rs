@@ -18,8 +18,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use handler::CallerLimits;
 use http::Method;
-use query::CallerLimits;
 use services::path::PathGlob;
 use services::{CallRights, CallerId, CpuAccounting};
 
@@ -58,6 +58,8 @@ pub(crate) struct RequestGrant {
     pub(crate) rights: Option<Arc<CallRights>>,
     pub(crate) limits: Option<Arc<CallerLimits>>,
     pub(crate) payer: Option<Arc<dyn CpuAccounting>>,
+    /// For each entry of the catalogue, whether the caller may see it; `None` for other handlers.
+    pub(crate) visible_entries: Option<Arc<[bool]>>,
     pub(crate) concurrency_permit: Option<ConcurrencyPermit>,
 }
 

@@ -27,7 +27,7 @@ pub struct RowConfig {
     /// The methods that services may be called with.
     pub methods: Option<Vec<String>>,
     /// Caps for programs, beside those of the route. The smaller one applies.
-    pub limits: query::CallerLimits,
+    pub limits: handler::CallerLimits,
     /// Rate limits. Each caller has its own account; anonymous requests are counted by address. The first 48
     /// bits of an IPv6 address, which often belong to one customer, have 16 times the rates of an address.
     pub rate: Option<RateConfig>,

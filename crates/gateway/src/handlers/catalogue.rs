@@ -8,10 +8,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use handler::{HandlerRequest, HandlerResult};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, LINK};
-use http::{Method, Request, Response};
+use http::{Method, Response};
 use serde_json::{Value, json};
-use services::{RequestCall, StreamedServiceBody};
 
 use super::RouteHandler;
 use crate::http_semantics::cors;
@@ -55,10 +55,6 @@ enum EntryText {
     Operation(Bytes),
 }
 
-/// Whether a caller may see each entry's route, as an extension of the request.
-#[derive(Clone)]
-pub(crate) struct VisibleEntries(Arc<[bool]>);
-
 impl ApiCatalogue {
     /// Returns the documents that have entries for these routes, each a path and its handler.
     pub(crate) fn for_routes<'a>(routes: impl Iterator<Item = (&'a str, &'a RouteHandler)>) -> Vec<Self> {
@@ -75,32 +71,26 @@ impl ApiCatalogue {
         if self.is_openapi { OPENAPI } else { CATALOG }
     }
 
-    /// Returns the entries whose routes `fits` accepts.
-    pub(crate) fn visible_entries(&self, fits: impl Fn(&str) -> bool) -> VisibleEntries {
-        VisibleEntries(self.entries.iter().map(|entry| fits(&entry.route)).collect())
+    /// Returns for each entry whether `fits` accepts its route.
+    pub(crate) fn visible_entries(&self, fits: impl Fn(&str) -> bool) -> Arc<[bool]> {
+        self.entries.iter().map(|entry| fits(&entry.route)).collect()
     }
 
-    /// Answers with the routes in the request's [`VisibleEntries`] extension.
+    /// Answers with the entries that the caller may see.
     ///
     /// # Errors
     /// For a method other than GET and HEAD.
-    pub(crate) fn handle(
-        &self,
-        request: &Request<StreamedServiceBody>,
-        call: &RequestCall,
-    ) -> Result<Response<StreamedServiceBody>, RequestRefusal> {
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Err(RequestRefusal::MethodNotAllowed {
-                method: request.method().clone(),
-                allowed: METHODS,
-            });
+    pub(crate) fn handle(&self, request: &HandlerRequest) -> HandlerResult {
+        let HandlerRequest { head, call, visible_entries, .. } = request;
+        if !matches!(head.method, Method::GET | Method::HEAD) {
+            let (method, allowed) = (head.method.clone(), METHODS);
+            return Err(RequestRefusal::MethodNotAllowed { method, allowed }.into());
         }
         let is_secure = call.connection_details.as_ref().is_some_and(|arrival| arrival.is_secure);
         let scheme = if is_secure { "https" } else { "http" };
-        let origin = format!("{scheme}://{}", cors::host_of(request).unwrap_or("localhost"));
-        let readable = request.extensions().get::<VisibleEntries>();
-        let entries =
-            readable.into_iter().flat_map(|VisibleEntries(readable)| self.entries.iter().zip(&**readable));
+        let origin =
+            format!("{scheme}://{}", cors::target_host(&head.uri, &head.headers).unwrap_or("localhost"));
+        let entries = visible_entries.iter().flat_map(|visible| self.entries.iter().zip(&**visible));
         let texts = entries.filter_map(|(entry, is_readable)| is_readable.then_some(&entry.text));
         let (kind, pieces) = match self.is_openapi {
             true => ("application/json", openapi(texts, &origin)),
@@ -113,7 +103,7 @@ impl ApiCatalogue {
         let headers = headers.into_iter().chain(itself);
         let headers = headers.map(|(name, value): (HeaderName, _)| (name, HeaderValue::from_static(value)));
         response.headers_mut().extend(headers);
-        Ok(response)
+        Ok(response.into())
     }
 }
 

@@ -1,10 +1,14 @@
 //! The handler that forwards a request to a service and streams the response back.
 
+use std::future::ready;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use handler::{HandlerRequest, HandlerResult};
 use http::uri::{PathAndQuery, Uri};
 use http::{HeaderName, Request, Response};
-use services::{RequestCall, ServiceSet, StreamedServiceBody, ToProblem, path};
+use services::{CallError, ServiceSet, StreamedServiceBody, path};
 
 use crate::config::{ProxyConfig, RouteConfig};
 use crate::http_semantics::request_refusal::RequestRefusal;
@@ -40,16 +44,27 @@ impl ProxyHandler {
     ///
     /// # Errors
     /// Fails if the remaining path is refused or the call fails.
-    pub(crate) async fn handle(
-        &self,
-        mut request: Request<StreamedServiceBody>,
-        call: &RequestCall,
-    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-        if let Some(uri) = self.without_prefix(request.uri()) {
-            *request.uri_mut() = uri;
+    pub(crate) fn handle(&self, request: HandlerRequest) -> BoxFuture<'static, HandlerResult> {
+        match self.forward(request) {
+            Ok(forwarded) => forwarded.map(|response| Ok(response?.into())).boxed(),
+            Err(refusal) => Box::pin(ready(Err(refusal.into()))),
         }
-        path::check_start(request.uri().path()).map_err(RequestRefusal::from)?;
-        Ok(self.services.forward(call, &self.service, request).await?)
+    }
+
+    /// Starts to forward the request.
+    fn forward(
+        &self,
+        request: HandlerRequest,
+    ) -> Result<
+        impl Future<Output = Result<Response<StreamedServiceBody>, CallError>> + Send + use<>,
+        RequestRefusal,
+    > {
+        let HandlerRequest { mut head, body, call, authority, .. } = request;
+        if let Some(uri) = self.without_prefix(&head.uri) {
+            head.uri = uri;
+        }
+        path::check_start(head.uri.path())?;
+        Ok(self.services.forward(&call, &self.service, Request::from_parts(head, body), authority))
     }
 
     /// Returns the URI without the route's prefix. `None` if a filter has removed the prefix already.

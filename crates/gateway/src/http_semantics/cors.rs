@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use services::headers::{field_values, list_members};
 use services::{StreamedServiceBody, body};
 
@@ -236,8 +236,13 @@ pub(crate) fn is_preflight<B>(request: &Request<B>) -> bool {
 
 /// The host that the request was sent to: the target's host, or else the Host field (RFC 9110, section 7.2).
 pub(crate) fn host_of<B>(request: &Request<B>) -> Option<&str> {
-    let host = || request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    request.uri().authority().map(http::uri::Authority::as_str).or_else(host)
+    target_host(request.uri(), request.headers())
+}
+
+/// Returns [`host_of`] a request with this target and these headers.
+pub(crate) fn target_host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    let host = || headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    uri.authority().map(http::uri::Authority::as_str).or_else(host)
 }
 
 /// Whether a page of this origin is from the host of the request, including the port. Over TLS only `https`

@@ -17,6 +17,7 @@ mod head;
 mod tests;
 
 use futures_util::{FutureExt, StreamExt, stream};
+use handler::HandlerResponse;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
@@ -98,23 +99,23 @@ impl EncodingConfigState {
         &self,
         asked: AcceptedEncodings,
         account: impl FnOnce() -> DedupAccount<'a>,
-        mut response: Response<StreamedServiceBody>,
+        mut answer: HandlerResponse,
         client: &ClientInfo,
     ) -> Response<StreamedServiceBody> {
-        if response.status() == StatusCode::NOT_MODIFIED {
-            let headers = response.headers_mut();
+        if answer.response.status() == StatusCode::NOT_MODIFIED {
+            let headers = answer.response.headers_mut();
             asked.if_none_match.iter().for_each(|known| head::restore_weak_etag(headers, known));
             self.set_vary(headers);
-            return response;
+            return answer.response;
         }
         if self.dedup_enabled {
-            response = match asked.forms.filter(|_| !asked.is_head) {
+            dedup::vary_if_dedupable(asked.is_head, &mut answer.response);
+            if let Some(forms) = asked.forms.filter(|_| !asked.is_head) {
                 // Boxed, since all other requests would otherwise reserve its space.
-                Some(forms) => Box::pin(dedup::dedup_response(forms, account(), response, client)).await,
-                None => dedup::vary_if_dedupable(asked.is_head, response),
-            };
+                answer = Box::pin(dedup::dedup_response(forms, account(), answer, client)).await;
+            }
         }
-        let response = unsent_bytes::count_unsent(response, client);
+        let response = unsent_bytes::count_unsent(answer, client);
         match &self.compress {
             Some(compress) => compress.compress_response(&asked, response, client),
             None => response,

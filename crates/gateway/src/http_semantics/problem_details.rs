@@ -7,25 +7,18 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
+use handler::{HandlerResponse, LoggedProblem};
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value};
-use services::{FaultParty, GatewayOverloaded, StreamedServiceBody, ToProblem, body};
+use services::{FaultParty, GatewayOverloaded, ToProblem, body};
 
 /// The prefix of a problem's `type`, followed by its code. It never changes.
 const TYPE: &str = "urn:orfa:error:";
 /// The maximum length of a problem's `detail` in bytes. It may quote from a request's body.
 const MAX_DETAIL: usize = 32 << 10;
 
-/// The facts about a problem response that the access log records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LoggedProblem {
-    pub(crate) code: &'static str,
-    /// The ID in both the response and the log, if the text was masked.
-    pub(crate) request_id: Option<String>,
-}
-
 /// Returns the response for a problem.
-pub(crate) fn problem_response(problem: &dyn ToProblem) -> Response<StreamedServiceBody> {
+pub(crate) fn problem_response(problem: &dyn ToProblem) -> HandlerResponse {
     let request_id = (problem.fault() == FaultParty::Gateway).then(|| log_masked_problem(problem));
     // The text is shrunk, since it may wait for its client.
     let text = problem_document(problem, request_id.as_deref()).to_string().into_boxed_str();
@@ -34,7 +27,7 @@ pub(crate) fn problem_response(problem: &dyn ToProblem) -> Response<StreamedServ
 
 /// Returns the response for [`GatewayOverloaded`]. It is serialised once, because it is needed when the
 /// gateway has no time to spare.
-pub(crate) fn overloaded_response() -> Response<StreamedServiceBody> {
+pub(crate) fn overloaded_response() -> HandlerResponse {
     static OVERLOADED_RESPONSE: LazyLock<(HeaderMap, Bytes)> = LazyLock::new(|| {
         (problem_headers(&GatewayOverloaded), problem_document(&GatewayOverloaded, None).to_string().into())
     });
@@ -47,12 +40,12 @@ fn build_response(
     headers: HeaderMap,
     text: Bytes,
     request_id: Option<String>,
-) -> Response<StreamedServiceBody> {
+) -> HandlerResponse {
     let mut response = Response::new(body::full(text));
     *response.status_mut() = problem.status();
     *response.headers_mut() = headers;
-    response.extensions_mut().insert(LoggedProblem { code: problem.code(), request_id });
-    response
+    let problem = Some(LoggedProblem { code: problem.code(), request_id });
+    HandlerResponse { problem, ..response.into() }
 }
 
 fn problem_headers(problem: &dyn ToProblem) -> HeaderMap {

@@ -4,19 +4,19 @@
 //! A body is polled for its next piece once the previous one is sent, so a piece counts from when it is
 //! returned until the next poll. Small pieces are not counted, and most responses have no others: an HTTP/1.1
 //! connection has one at a time, and HTTP/2 counts its answers itself (`server/http2/stream.rs`). A response
-//! that its handler composed from data in memory ([`HeldBytes`]) counts as a whole until its last piece is
-//! sent. A response that is read before it is sent counts from then on (`encode/dedup.rs`).
+//! that its handler composed from data in memory ([`HandlerResponse::held_bytes`]) counts as a whole until
+//! its last piece is sent. A response that is read before it is sent counts from then on (`encode/dedup.rs`).
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use handler::HandlerResponse;
 use http::{HeaderValue, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use json::JsonTree;
 use services::StreamedServiceBody;
-use services::body::{BodyError, HeldBytes, empty};
+use services::body::{BodyError, empty};
 
 use crate::http_semantics::client::ClientInfo;
 use crate::limits::client_limiter::{LimitReached, UnsentPermit};
@@ -60,14 +60,10 @@ pub(crate) fn attach_to_value(permit: impl Send + 'static, value: &mut HeaderVal
     }
 }
 
-/// Wraps the response's body to count its bytes. Leaves small responses as they are.
-pub(crate) fn count_unsent(
-    mut response: Response<StreamedServiceBody>,
-    client: &ClientInfo,
-) -> Response<StreamedServiceBody> {
-    // Only deduplication uses the tree, which would otherwise outlive the body.
-    response.extensions_mut().remove::<JsonTree>();
-    let held = response.extensions_mut().remove::<HeldBytes>().map_or(0, |held| held.0);
+/// Wraps the response's body to count its bytes. Leaves small responses as they are. Drops the response's
+/// tree, which only deduplication uses and which would otherwise outlive the body.
+pub(crate) fn count_unsent(answer: HandlerResponse, client: &ClientInfo) -> Response<StreamedServiceBody> {
+    let HandlerResponse { response, held_bytes: held, .. } = answer;
     let size = response.body().size_hint();
     if held <= UNCOUNTED_BYTES && size.upper().is_some_and(|size| size <= UNCOUNTED_BYTES) {
         return response;
@@ -141,6 +137,9 @@ impl<T: AsRef<[u8]>, P> AsRef<[u8]> for PermittedData<T, P> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use json::JsonTree;
     use services::body;
 
     use super::*;
@@ -148,11 +147,10 @@ mod tests {
     const PIECE: usize = 8 << 10;
 
     /// Returns a response in small pieces that holds this number of bytes.
-    fn response_holding(bytes: usize) -> Response<StreamedServiceBody> {
+    fn response_holding(bytes: usize) -> HandlerResponse {
         let pieces = std::iter::repeat_n(Bytes::from(vec![b'x'; PIECE]), bytes / PIECE);
-        let mut response = Response::new(body::from_pieces(bytes, pieces));
-        response.extensions_mut().insert(HeldBytes(bytes as u64));
-        response
+        let response = Response::new(body::from_pieces(bytes, pieces));
+        HandlerResponse { held_bytes: bytes as u64, ..response.into() }
     }
 
     async fn is_refused(response: Response<StreamedServiceBody>) -> bool {
@@ -188,7 +186,7 @@ mod tests {
     #[tokio::test]
     async fn counts_a_response_of_one_piece_until_it_is_dropped() {
         let client = ClientInfo::with_unsent_limit(100 << 10);
-        let whole = || count_unsent(Response::new(body::full(vec![b'x'; 64 << 10])), &client);
+        let whole = || count_unsent(Response::new(body::full(vec![b'x'; 64 << 10])).into(), &client);
         let piece = whole().into_body().frame().await.unwrap().unwrap().into_data().unwrap();
         assert_eq!(piece.len(), 64 << 10);
         assert!(is_refused(whole()).await);
@@ -200,9 +198,8 @@ mod tests {
     async fn counts_a_short_response_that_holds_many_bytes() {
         let client = ClientInfo::with_unsent_limit(100 << 10);
         let short = || {
-            let mut response = Response::new(body::full(vec![b'x'; PIECE]));
-            response.extensions_mut().insert(HeldBytes(64 << 10));
-            count_unsent(response, &client)
+            let response = Response::new(body::full(vec![b'x'; PIECE]));
+            count_unsent(HandlerResponse { held_bytes: 64 << 10, ..response.into() }, &client)
         };
         let _first = short();
         assert!(is_refused(short()).await);
@@ -210,8 +207,10 @@ mod tests {
 
     #[test]
     fn a_tree_does_not_outlive_the_body() {
-        let mut response = Response::new(empty());
-        response.extensions_mut().insert(JsonTree::NULL);
-        assert!(count_unsent(response, &ClientInfo::for_tests()).extensions().get::<JsonTree>().is_none());
+        let items: Arc<[JsonTree]> = [JsonTree::NULL].into();
+        let json_tree = Some(JsonTree::Array(Arc::clone(&items)));
+        let answer = HandlerResponse { json_tree, ..Response::new(empty()).into() };
+        let _response = count_unsent(answer, &ClientInfo::for_tests());
+        assert_eq!(Arc::strong_count(&items), 1);
     }
 }

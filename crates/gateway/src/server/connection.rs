@@ -31,7 +31,7 @@ use super::{BoxError, GREETING_TIMEOUT, IDLE_TIMEOUT, http1, http2, wait_for_pha
 use crate::http_semantics::client::{ClientInfo, ConnectionContext};
 use crate::http_semantics::request_refusal::RequestRefusal;
 use crate::limits::client_limiter::ConnectionPermit;
-use crate::telemetry::context::LoggedBody;
+use crate::pipeline::context::LoggedBody;
 
 /// The time that a connection without a request gets when the gateway stops listening, since its request is
 /// probably on its way.

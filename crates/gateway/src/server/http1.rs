@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
     async fn write_refusal(&mut self, refusal: &RequestRefusal) -> io::Result<()> {
         self.client.note_unread();
         let asked = RequestFraming::unparsed();
-        let (head, body) = problem_details::problem_response(refusal).into_parts();
+        let (head, body) = problem_details::problem_response(refusal).response.into_parts();
         let framing = response_head::response_framing(&head, &body, &asked);
         let text = response_head::encode_head(&head, framing, &asked, false, &[]);
         self.send_response(SendingMessage::new(text, body, framing, Box::default())).await

@@ -40,7 +40,7 @@ use super::{BoxError, GREETING_TIMEOUT, IDLE_TIMEOUT};
 use crate::http_semantics::client::ClientInfo;
 use crate::http_semantics::request_validation::{MAX_HEAD, has_padded_value};
 use crate::limits::stall_timer::CoarseStallTimer;
-use crate::telemetry::context::LoggedBody;
+use crate::pipeline::context::LoggedBody;
 pub(super) use frames::FrameScanner;
 use request_turns::RequestTurns;
 pub(super) use traffic::FrameCounts;

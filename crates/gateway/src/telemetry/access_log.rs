@@ -4,55 +4,19 @@
 mod clock;
 mod writer;
 
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-
-use http::{Method, StatusCode};
+use handler::LoggedProblem;
+use services::UpstreamCallRecord;
 use services::call::UpstreamCallOutcome;
-use services::trace::SpanContext;
-use services::{CallerId, RequestReport, UpstreamCallRecord};
 
-use crate::http_semantics::problem_details::LoggedProblem;
+use super::request_record::{RequestEnd, RequestRecord};
 pub(crate) use writer::LogWriter;
 use writer::{write_address_field, write_millis_field, write_number_field, write_text_field};
 
-/// The data of a completed request that is logged.
-pub(super) struct LoggedRequest<'a> {
-    pub(super) start_time: SystemTime,
-    pub(super) duration: Duration,
-    pub(super) client: IpAddr,
-    pub(super) method: &'a Method,
-    /// The path, without its query.
-    pub(super) path: &'a str,
-    pub(super) status: StatusCode,
-    pub(super) problem: Option<&'a LoggedProblem>,
-    pub(super) end: RequestEnd,
-    /// The path of the route, if there is a route.
-    pub(super) route: Option<&'a str>,
-    pub(super) caller: &'a CallerId,
-    pub(super) trace: Option<&'a SpanContext>,
-    /// The service that a proxied request is for. Filters may call other services too.
-    pub(super) service: Option<&'a Arc<str>>,
-    pub(super) upstream_calls: &'a [UpstreamCallRecord],
-    pub(super) report: Option<&'a RequestReport>,
-    pub(super) bytes_received: u64,
-    pub(super) bytes_sent: u64,
-}
-
-/// The way in which a request ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestEnd {
-    Unfinished,
-    Completed,
-    Failed,
-}
-
-impl LoggedRequest<'_> {
+impl RequestRecord<'_> {
     /// Appends the line to a buffer.
     pub(super) fn write_line(&self, line: &mut Vec<u8>) {
         line.extend_from_slice(b"{\"time\":\"");
-        clock::write_timestamp(line, self.start_time);
+        clock::write_timestamp(line, self.started_at.1);
         line.extend_from_slice(b"\",\"level\":\"INFO\",\"message\":\"request\"");
         write_address_field(line, "client", self.client);
         write_text_field(line, "method", self.method.as_str());
@@ -67,9 +31,9 @@ impl LoggedRequest<'_> {
             RequestEnd::Unfinished => write_text_field(line, "ended", "early"),
             RequestEnd::Failed => write_text_field(line, "ended", "broken"),
         }
-        self.route.iter().for_each(|route| write_text_field(line, "route", route));
+        self.route.iter().for_each(|route| write_text_field(line, "route", &route.path));
         self.caller.name().iter().for_each(|name| write_text_field(line, "caller", name));
-        if let Some(context) = self.trace {
+        if let Some(context) = self.trace.trace.context() {
             write_text_field(line, "trace_id", &format!("{:032x}", context.trace_id));
         }
         let mut made = self.upstream_calls.iter();
@@ -89,7 +53,8 @@ impl LoggedRequest<'_> {
         write_number_field(line, "bytes_sent", self.bytes_sent);
         write_millis_field(line, "duration_ms", self.duration);
         self.report.iter().for_each(|report| write_millis_field(line, "cpu_ms", report.cpu));
-        let calls = self.upstream_calls.len() + self.report.map_or(0, |report| report.call_records.len());
+        let calls =
+            self.upstream_calls.len() + self.report.as_ref().map_or(0, |report| report.call_records.len());
         write_number_field(line, "calls", calls as u64);
         line.extend_from_slice(b"}\n");
     }

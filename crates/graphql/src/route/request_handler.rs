@@ -6,11 +6,13 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode};
+use handler::{HandlerResponse, HandlerResult, LoggedProblem};
+use http::request::Parts;
+use http::{Method, StatusCode};
 use offload::polls::PollSite;
 use services::{
-    BodyDeadlineExceeded, CallerId, LoggedErrorCode, RequestBudget, RequestCall, StreamedServiceBody,
-    ToProblem, WorkFingerprint, composition_error, timeout_at,
+    CallerId, RequestBudget, RequestCall, StreamedServiceBody, ToProblem, WorkFingerprint, composition_error,
+    timeout_at,
 };
 use tokio::time::Instant;
 
@@ -51,11 +53,12 @@ impl ReadyOperation {
 impl GraphqlRouteInner {
     pub(super) async fn handle_request(
         &self,
-        request: Request<StreamedServiceBody>,
+        head: Parts,
+        body: StreamedServiceBody,
         call: RequestCall,
-    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
+    ) -> HandlerResult {
         let mut used = None;
-        let answer = self.handle_with_plan(request, call, &mut used).await;
+        let answer = self.handle_with_plan(head, body, call, &mut used).await;
         self.discard_plan(used);
         answer
     }
@@ -63,23 +66,23 @@ impl GraphqlRouteInner {
     /// Handles a request, and returns the plan that it uses in `used`.
     async fn handle_with_plan(
         &self,
-        request: Request<StreamedServiceBody>,
+        head: Parts,
+        body: StreamedServiceBody,
         call: RequestCall,
         used: &mut Option<Arc<QueryPlan>>,
-    ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-        let (head, body) = request.into_parts();
+    ) -> HandlerResult {
         let is_get = matches!(head.method, Method::GET | Method::HEAD);
         if !is_get && head.method != Method::POST {
             return Err(HttpError::Method(head.method).into());
         }
         if self.has_page && is_get && head.uri.query().is_none() && accepts_page(&head.headers) {
-            return Ok(graphiql_page(&head.headers).await);
+            return Ok(graphiql_page(&head.headers).await.into());
         }
         let media = ResponseMediaType::negotiate(&head.headers).ok_or(HttpError::NotAcceptable)?;
         let to = ResponseForm { media, is_head: head.method == Method::HEAD };
         let asked = {
-            let asked = pin!(GraphqlRequest::from_http(&head, body, self.limits.request_body.0));
-            timeout_at(call.budget.deadline, asked).await.ok_or(BodyDeadlineExceeded)?
+            let limit = self.limits.request_body.0;
+            GraphqlRequest::from_http(&head, body, limit, call.budget.deadline).await
         };
         let asked = match asked {
             Ok(asked) => asked,
@@ -207,8 +210,7 @@ impl GraphqlRouteInner {
     /// and it waits for the quota of none of them. Responses count in the account of the client that starts
     /// it.
     fn shared_budget(&self, starter: &Arc<RequestBudget>) -> Arc<RequestBudget> {
-        let (limits, concurrency) = (&self.limits, self.limits.concurrency as usize);
-        let budget = RequestBudget::new(limits.timeout.0, limits.calls, limits.upstream_bytes.0, concurrency);
+        let budget = self.limits.call_limits().new_budget(std::time::Instant::now());
         Arc::new(budget.into_shared().with_starter(starter))
     }
 
@@ -315,24 +317,20 @@ struct ResponseForm {
 }
 
 impl ResponseForm {
-    fn refusal_response(self, refusal: &GraphqlRefusal) -> Response<StreamedServiceBody> {
-        let mut response =
+    fn refusal_response(self, refusal: &GraphqlRefusal) -> HandlerResponse {
+        let response =
             error_response(&[refusal.to_json()], refusal.status(self.media), self.media, self.is_head);
-        response.extensions_mut().insert(LoggedErrorCode(refusal.code()));
-        response
+        HandlerResponse { problem: Some(LoggedProblem::new(refusal.code())), ..response }
     }
 
     /// Returns the response for an invalid document. Schema names are omitted for callers without access to
     /// the schema.
-    fn error_response(self, wrong: Vec<GraphqlError>, tells_schema: bool) -> Response<StreamedServiceBody> {
+    fn error_response(self, wrong: Vec<GraphqlError>, tells_schema: bool) -> HandlerResponse {
         let first = wrong.first().map(|error| error.code);
         let told = |error: GraphqlError| if tells_schema { error } else { error.without_schema() }.to_json();
         let entries: Vec<_> = wrong.into_iter().map(told).collect();
-        let mut response =
+        let response =
             error_response(&entries, invalid_document_status(self.media), self.media, self.is_head);
-        if let Some(code) = first {
-            response.extensions_mut().insert(LoggedErrorCode(code));
-        }
-        response
+        HandlerResponse { problem: first.map(LoggedProblem::new), ..response }
     }
 }

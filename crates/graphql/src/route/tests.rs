@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Sender, channel};
 
 use futures_util::FutureExt;
+use handler::{HandlerRequest, HandlerResult};
+use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http_body_util::BodyExt;
 use offload::{JobRequest, OffloadConfig};
 
 use services::headers::ConnectionDetails;
-use services::{CallRights, CallerId};
+use services::{CallRights, CallerId, RequestCall};
 
 use super::*;
 use crate::RemoteService;
@@ -67,10 +69,11 @@ async fn post_route_as(route: &GraphqlRoute, body: &serde_json::Value, call: Req
     let request =
         Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
     let body = services::body::full(body);
-    let answer = route.handle(request.body(body).expect("a request"), call.clone()).await;
+    let answer =
+        route.handle(HandlerRequest::new(request.body(body).expect("a request"), call.clone())).await;
     let answer = answer.unwrap_or_else(|_| panic!("no answer"));
     let calls = call.budget.take_report().map_or(0, |report| report.call_records.len());
-    let text = answer.into_body().collect().await.unwrap_or_else(|_| panic!("no body")).to_bytes();
+    let text = answer.response.into_body().collect().await.unwrap_or_else(|_| panic!("no body")).to_bytes();
     (String::from_utf8_lossy(&text).into_owned(), calls)
 }
 
@@ -153,7 +156,11 @@ async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
     sender.send_data(r#"{"query":"#.into()).await.expect("a reader");
     let request = Request::post("/").header(CONTENT_TYPE, "application/json");
     let request = request.body(body.boxed_unsync()).expect("a request");
-    let answer = tokio::time::timeout(SCHEMA_TIMEOUT, route.handle(request, RequestCall::unlimited())).await;
+    let answer = tokio::time::timeout(
+        SCHEMA_TIMEOUT,
+        route.handle(HandlerRequest::new(request, RequestCall::unlimited())),
+    )
+    .await;
     let Err(problem) = answer.expect("a response before the timeout") else { panic!("there is no problem") };
     assert_eq!((problem.code(), problem.status().as_u16()), ("limit-deadline", 422));
 }
@@ -300,8 +307,9 @@ async fn rejects_documents_of_a_caller_above_its_quota() {
         let body = services::body::full(serde_json::json!({ "query": long_document(number) }).to_string());
         let request =
             Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
-        if let Err(problem) =
-            route.handle(request.body(body).expect("a request"), RequestCall::unlimited()).await
+        if let Err(problem) = route
+            .handle(HandlerRequest::new(request.body(body).expect("a request"), RequestCall::unlimited()))
+            .await
         {
             assert_eq!(problem.status(), http::StatusCode::TOO_MANY_REQUESTS);
             assert!(problem.headers().contains_key(http::header::RETRY_AFTER));
@@ -459,8 +467,10 @@ async fn rejects_deeply_nested_and_duplicate_variables() {
         let request =
             Request::post("/").header(CONTENT_TYPE, "application/json").header(ACCEPT, "application/json");
         let body = services::body::full(body);
-        let answer = route.handle(request.body(body).expect("a request"), RequestCall::unlimited()).await;
-        let answer = answer.unwrap_or_else(|_| panic!("no answer")).into_body().collect().await;
+        let answer = route
+            .handle(HandlerRequest::new(request.body(body).expect("a request"), RequestCall::unlimited()))
+            .await;
+        let answer = answer.unwrap_or_else(|_| panic!("no answer")).response.into_body().collect().await;
         let text = answer.unwrap_or_else(|_| panic!("no body")).to_bytes();
         assert!(String::from_utf8_lossy(&text).contains("graphql-variables"), "{text:?}");
         assert!(text.len() < 2000);
@@ -555,10 +565,10 @@ fn handle_query<'r>(
     route: &'r GraphqlRoute,
     query: &serde_json::Value,
     call: &RequestCall,
-) -> BoxFuture<'r, Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> {
+) -> BoxFuture<'r, HandlerResult> {
     let body = services::body::full(query.to_string());
     let request = Request::post("/").header(CONTENT_TYPE, "application/json").body(body);
-    route.handle(request.expect("a request"), call.clone())
+    route.handle(HandlerRequest::new(request.expect("a request"), call.clone()))
 }
 
 /// Waits until the first request calls the service. Then starts an equal one, which waits for its response.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -9,8 +10,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use json::{JsonDocument, JsonNode, ValueKind};
 use offload::work;
-use services::body::{ReadBodyError, read_limited};
-use services::{StreamedServiceBody, accept};
+use services::{StreamedServiceBody, accept, read_request_body};
 
 use super::problem::HttpError;
 use super::refusal::GraphqlRefusal;
@@ -53,11 +53,12 @@ impl From<GraphqlRefusal> for RequestParseError {
 }
 
 impl GraphqlRequest {
-    /// Reads a request of at most `limit` bytes.
+    /// Reads a request of at most `limit` bytes, until the deadline.
     pub(crate) async fn from_http(
         head: &Parts,
         body: StreamedServiceBody,
         limit: u64,
+        deadline: Instant,
     ) -> Result<Self, RequestParseError> {
         match head.method {
             Method::GET | Method::HEAD => {
@@ -70,7 +71,7 @@ impl GraphqlRequest {
             }
             Method::POST => {
                 check_content_type(&head.headers)?;
-                let body = read_body(body, limit).await?;
+                let body = read_request_body(body, limit, deadline).await.map_err(HttpError::from)?;
                 offload::move_if_long(work::estimate_text(&body)).await;
                 Ok(Self::from_body(body)?)
             }
@@ -247,13 +248,6 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), HttpError> {
             None => Ok(()),
         },
     }
-}
-
-async fn read_body(body: StreamedServiceBody, limit: u64) -> Result<Bytes, HttpError> {
-    read_limited(body, limit).await.map_err(|error| match error {
-        ReadBodyError::TooLarge(limit) => HttpError::Size(limit),
-        ReadBodyError::Broken(_) => HttpError::Broken,
-    })
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::{ALLOW, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, StatusCode};
 use offload::OffloadError;
-use services::{FaultParty, GatewayOverloaded, ToProblem};
+use services::{FaultParty, GatewayOverloaded, RequestBodyError, ToProblem};
 
 /// The reason why a request was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,8 +27,8 @@ pub(crate) enum HttpError {
     ContentEncoding(String),
     #[error("the request is larger than {0} bytes")]
     Size(u64),
-    #[error("the body broke off")]
-    Broken,
+    #[error(transparent)]
+    Body(RequestBodyError),
     #[error("there is no schema yet: {0}")]
     NotReady(String),
     #[error("planning the caller's documents exceeds the caller's quota")]
@@ -39,6 +39,16 @@ pub(crate) enum HttpError {
     Overloaded,
     #[error("the gateway failed to plan the document")]
     PlanFailed,
+}
+
+impl From<RequestBodyError> for HttpError {
+    fn from(error: RequestBodyError) -> Self {
+        match error {
+            // As for the query of a URL.
+            RequestBodyError::TooLarge(limit) => Self::Size(limit),
+            error => Self::Body(error),
+        }
+    }
 }
 
 impl From<OffloadError> for HttpError {
@@ -65,7 +75,7 @@ impl ToProblem for HttpError {
             Self::Charset(_) => "charset-unknown",
             Self::ContentEncoding(_) => "content-encoding-unknown",
             Self::Size(_) => "body-too-large",
-            Self::Broken => "body-broken",
+            Self::Body(error) => error.code(),
             Self::NotReady(_) => "graphql-not-ready",
             Self::PlanRate(_) => "plan-rate",
             Self::PlanTimeout => "plan-timeout",
@@ -78,7 +88,8 @@ impl ToProblem for HttpError {
         match self {
             Self::Method(_) | Self::MutationByGet => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
-            Self::ContentTypeMissing | Self::Broken => StatusCode::BAD_REQUEST,
+            Self::ContentTypeMissing => StatusCode::BAD_REQUEST,
+            Self::Body(error) => error.status(),
             Self::ContentType(_) | Self::Charset(_) | Self::ContentEncoding(_) => {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE
             }
@@ -94,12 +105,14 @@ impl ToProblem for HttpError {
         match self {
             Self::NotReady(_) | Self::PlanTimeout | Self::Overloaded => FaultParty::Unavailable,
             Self::PlanFailed => FaultParty::Gateway,
+            Self::Body(error) => error.fault(),
             _ => FaultParty::Client,
         }
     }
 
     fn hint(&self) -> String {
         match self {
+            Self::Body(error) => return error.hint(),
             Self::MutationByGet => "Send it by POST.",
             Self::ContentTypeMissing | Self::ContentType(_) => {
                 "Send JSON: `Content-Type: application/json`, with `{\"query\": \"...\"}`."

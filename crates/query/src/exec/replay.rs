@@ -15,7 +15,7 @@ use offload::OffloadPool;
 use serde_json::json;
 use services::{RequestCall, ServiceConfig, ServiceSet, ToProblem};
 
-use super::run::{ExecutionSlot, RunResult, new_budget, run};
+use super::run::{ExecutionSlot, RunResult, run};
 use crate::config::{QueryConfig, QueryLimitsConfig};
 use crate::host::{AnswerBuilder, QueryGuest};
 use crate::limits::{LimitKind, RunLimits};
@@ -147,7 +147,7 @@ fn replay_guest(recording: &RunRecording, offload: OffloadPool) -> Result<QueryG
     }
     let limits = replay_limits(&recording.limits)?;
     let call = RequestCall {
-        budget: Arc::new(new_budget(&limits, std::time::Instant::now())),
+        budget: Arc::new(limits.call_limits().new_budget(std::time::Instant::now())),
         ..RequestCall::unlimited()
     };
     Ok(QueryGuest::new(access, call, offload, limits, recording.safe_only))

@@ -2,10 +2,10 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::host::{AnswerBuilder, ConsoleTail, QueryGuest};
-use crate::limits::{LimitKind, RunLimits};
+use crate::limits::LimitKind;
 use crate::problem::QueryError;
 use crate::program::SessionId;
 use crate::record::HostCallMode;
@@ -18,7 +18,7 @@ use offload::{FairPermit, QuotaKey};
 use sandbox::{CacheKey, GuestResult, MeteredFuture, Store, Trap, Trapped, UpdateDeadline, discard_memory};
 use scopeguard::ScopeGuard;
 use serde_json::Value;
-use services::{CpuAccounting, GatewayOverloaded, RequestBudget, timeout_at};
+use services::{CpuAccounting, GatewayOverloaded, timeout_at};
 use tokio::runtime::Handle;
 use tokio::task::coop::consume_budget;
 
@@ -250,19 +250,6 @@ fn finished_result(
         result => result,
     };
     RunResult { result, answer, console, tape: HostCallMode::Off, cpu, warm_instance: None, is_reused: false }
-}
-
-/// Creates the budget of upstream calls from a run's limits.
-pub(crate) fn new_budget(limits: &RunLimits, started: Instant) -> RequestBudget {
-    let calls = u32::try_from(limits.value(LimitKind::Calls)).unwrap_or(u32::MAX);
-    let parallel = limits.size(LimitKind::Parallel);
-    RequestBudget::new_at(
-        started,
-        limits.millis(LimitKind::Deadline),
-        calls,
-        limits.value(LimitKind::Received),
-        parallel,
-    )
 }
 
 /// Creates the store of a run. At every epoch tick the guest yields like a tokio task: it continues after the

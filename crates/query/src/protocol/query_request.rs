@@ -4,7 +4,7 @@
 //! `ORFA-Input`; a form with the parts `program` and `input`; or only the input, if the headers name the
 //! program. Nothing runs before the whole request is read and parsed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -13,9 +13,8 @@ use http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use http::request::Parts;
 use http_body::Body as _;
 use offload::{JobRequest, SHORT_TEXT};
-use services::body::{ReadBodyError, read_limited};
 use services::headers::list_contains;
-use services::{DecoderPool, StreamedServiceBody};
+use services::{DecoderPool, RequestBodyError, StreamedServiceBody, read_request_body};
 
 use super::cache_header::parse_cache;
 use super::fields::{RequestFields, SingleField};
@@ -58,6 +57,7 @@ impl QueryRequest {
         body: StreamedServiceBody,
         config: &QueryLimitsConfig,
         pool: Option<DecoderPool<'_>>,
+        deadline: Instant,
     ) -> Result<(ProgramSource, Self), QueryError> {
         let safe_only = match head.method.as_str() {
             "POST" => false,
@@ -73,7 +73,7 @@ impl QueryRequest {
         refuse_parameters(&head.uri)?;
         let cache = parse_cache(fields.cache)?;
         let trust = parse_signature(fields.trust)?;
-        let body = read_body(&head.headers, body, config, pool).await?;
+        let body = read_body(&head.headers, body, config, pool, deadline).await?;
         let is_named = cache.as_ref().is_some_and(|cache| cache.program_reference.is_some());
         let (language, input, program) = match layout {
             BodyLayout::Plain(language) => {
@@ -99,6 +99,7 @@ impl QueryRequest {
         body: StreamedServiceBody,
         config: &QueryLimitsConfig,
         pool: Option<DecoderPool<'_>>,
+        deadline: Instant,
     ) -> Result<Self, QueryError> {
         let rest = {
             let fields = RequestFields::from_headers(&head.headers);
@@ -112,11 +113,11 @@ impl QueryRequest {
             _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
         let input = if is_in_url {
-            refuse_body(body).await?;
+            refuse_body(body, deadline).await?;
             read_parameters(&head.uri, pool).await?
         } else {
             refuse_parameters(&head.uri)?;
-            read_body(&head.headers, body, config, pool).await?
+            read_body(&head.headers, body, config, pool, deadline).await?
         };
         Ok(rest.into_request(input, safe_only))
     }
@@ -136,14 +137,14 @@ fn refuse_parameters(uri: &Uri) -> Result<(), QueryError> {
 }
 
 /// Rejects the body of a request whose input is in the URL.
-async fn refuse_body(body: StreamedServiceBody) -> Result<(), QueryError> {
+async fn refuse_body(body: StreamedServiceBody, deadline: Instant) -> Result<(), QueryError> {
     if body.is_end_stream() {
         return Ok(());
     }
-    match Box::pin(read_limited(body, 0)).await {
+    match Box::pin(read_request_body(body, 0, deadline)).await {
         Ok(_) => Ok(()),
-        Err(ReadBodyError::TooLarge(_)) => Err(QueryError::InputMisplaced("a body in a GET or HEAD")),
-        Err(ReadBodyError::Broken(_)) => Err(QueryError::BrokenBody),
+        Err(RequestBodyError::TooLarge(_)) => Err(QueryError::InputMisplaced("a body in a GET or HEAD")),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -230,11 +231,9 @@ async fn read_body(
     body: StreamedServiceBody,
     config: &QueryLimitsConfig,
     pool: Option<DecoderPool<'_>>,
+    deadline: Instant,
 ) -> Result<Bytes, QueryError> {
-    let body = read_limited(body, config.request_body.0).await.map_err(|error| match error {
-        ReadBodyError::TooLarge(limit) => QueryError::BodySize(limit),
-        ReadBodyError::Broken(_) => QueryError::BrokenBody,
-    })?;
+    let body = read_request_body(body, config.request_body.0, deadline).await?;
     Ok(services::decompress(headers, body, config.request_body.0, pool).await?)
 }
 
@@ -300,7 +299,8 @@ async fn read_form(
     }
     // All of the body is there, so that reading it waits for nothing.
     let cost = (body.len(), FORM_BYTE);
-    let read = move || parse_form(boundary, body).now_or_never().unwrap_or(Err(QueryError::BrokenBody));
+    let read =
+        move || parse_form(boundary, body).now_or_never().unwrap_or(Err(RequestBodyError::Broken.into()));
     read_in_pool(pool, cost, read).await?
 }
 
@@ -354,8 +354,6 @@ fn check_program_size(program: &Bytes, limit: u64) -> Result<(), QueryError> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use http::Request;
     use offload::{OffloadConfig, OffloadPool, QuotaKey};
 
@@ -369,8 +367,11 @@ mod tests {
         let (head, body) = request.into_parts();
         let (config, body) = (QueryLimitsConfig::default(), services::body::full(body));
         let ask = match head.method.as_str() {
-            "GET" => QueryRequest::read_input(&head, body, &config, decoders).await,
-            _ => QueryRequest::read_program_request(&head, body, &config, decoders).await.map(|(_, ask)| ask),
+            "GET" => QueryRequest::read_input(&head, body, &config, decoders, deadline).await,
+            _ => {
+                let read = QueryRequest::read_program_request(&head, body, &config, decoders, deadline).await;
+                read.map(|(_, ask)| ask)
+            }
         };
         (ask.unwrap().input, pool.stats().kinds.get("request").map_or(0, |kind| kind.jobs))
     }

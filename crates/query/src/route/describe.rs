@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use handler::CallerLimits;
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderName, HeaderValue, IF_NONE_MATCH, VARY,
 };
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode};
 use http_body::Body as _;
 use offload::{JobContext, JobRequest};
 use openapi::{CallableService, OpenApiDocument, OpenApiOperation};
@@ -26,7 +27,7 @@ use sha2::{Digest, Sha256};
 
 use super::stored::StoredPrograms;
 use super::{METHODS, QueryRoute, RouteDocuments, within_deadline};
-use crate::config::{AllowedPrograms, CallerLimits, QueryConfig, QueryLimitsConfig};
+use crate::config::{AllowedPrograms, QueryConfig, QueryLimitsConfig};
 use crate::limits::{LimitKind, RunLimits};
 use crate::program::{CallPermissions, ProgramHash, ProgramLanguage, to_hex};
 use crate::protocol::FORM_MEDIA_TYPE;
@@ -115,14 +116,14 @@ fn is_same_row((rights, limits): &PageKey, (other_rights, other_limits): &PageKe
 
 impl QueryRoute {
     /// Whether a request asks for the description, and if so, whether for the types.
-    pub(super) fn wants_description(&self, request: &Request<StreamedServiceBody>) -> Option<bool> {
-        let is_reading = matches!(*request.method(), Method::GET | Method::HEAD);
-        if !is_reading || !is_bodiless(request.body()) {
+    pub(super) fn wants_description(&self, head: &Parts, body: &StreamedServiceBody) -> Option<bool> {
+        let is_reading = matches!(head.method, Method::GET | Method::HEAD);
+        if !is_reading || !is_bodiless(body) {
             return None;
         }
-        match self.stored_name(request.uri().path()) {
+        match self.stored_name(head.uri.path()) {
             Some(name) => (name == TYPES && !self.stored.contains(name)).then_some(true),
-            None => Some(prefers_types(request.headers())),
+            None => Some(prefers_types(&head.headers)),
         }
     }
 
@@ -131,9 +132,10 @@ impl QueryRoute {
         &self,
         head: &Parts,
         wants_types: bool,
+        caller_limits: Option<Arc<CallerLimits>>,
         seen: &RequestCall,
     ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-        let page = self.get_page((seen.rights.clone(), head.extensions.get().cloned()), seen).await?;
+        let page = self.get_page((seen.rights.clone(), caller_limits), seen).await?;
         let (body, content_type) = match wants_types {
             true => (page.types.clone(), TYPESCRIPT),
             false => (self.full_description(&page, head, seen), "application/json"),

@@ -63,7 +63,8 @@ fn parses_a_request_or_blames_the_client() {
         let config = QueryLimitsConfig::default();
         let Some(request) = request_from_text(text) else { return };
         let (head, body) = request.into_parts();
-        match QueryRequest::read_program_request(&head, body, &config, None)
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(3600);
+        match QueryRequest::read_program_request(&head, body, &config, None, deadline)
             .now_or_never()
             .expect("the body is there already")
         {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use offload::{OffloadError, QuotaKey};
 use script::ResourceHandler;
-use services::{RequestBudget, RequestCall, UnfinishedResponse};
+use services::UnfinishedResponse;
 
 use super::{RunOrigin, RunSetup};
 use crate::deployment::ProgramGeneration;
@@ -37,19 +37,11 @@ impl RunContext {
         origin: RunOrigin,
         request: ScriptRequest,
     ) -> Self {
-        let limits = &setup.limits;
         let now = Instant::now();
-        let timeout = limits.timeout.0.min(origin.deadline.saturating_duration_since(now));
-        let budget = RequestBudget::new_at(
-            now,
-            timeout,
-            limits.calls,
-            limits.upstream_bytes.0,
-            limits.concurrency as usize,
-        );
-        let budget = budget.with_parent(&origin.call.budget);
-        let call = RequestCall { budget: Arc::new(budget), ..Arc::unwrap_or_clone(origin.call) };
-        let origin = RunOrigin { call: Arc::new(call), deadline: now + timeout, ..origin };
+        let call = Arc::unwrap_or_clone(origin.call);
+        let call = call.with_limits(now, origin.deadline, setup.limits.call_limits());
+        let deadline = call.budget.deadline;
+        let origin = RunOrigin { call: Arc::new(call), deadline, ..origin };
         Self { setup, generation, handler_index, request, instance, origin }
     }
 

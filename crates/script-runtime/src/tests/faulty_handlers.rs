@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join;
+use handler::HandlerRequest;
 use http::Request;
 use http_body_util::{BodyExt, StreamBody};
 use script::HandlerMethod::{Get, Put};
@@ -152,7 +153,7 @@ async fn a_route_s_deadline_limits_the_response_but_not_the_work_after_it() {
     };
     let ask = |path: &str, time| {
         let request = Request::get(path).body(body::empty()).expect("a request");
-        with_timeout("an answer", rig.script.handle(request, within(time)))
+        with_timeout("an answer", rig.script.handle(HandlerRequest::new(request, within(time))))
     };
     let time = Duration::from_secs(3);
     assert!(ask("/behind", time).await.is_ok());

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::TryFutureExt;
+use handler::HandlerRequest;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use offload::{OffloadConfig, OffloadPool};
@@ -262,7 +264,8 @@ impl ScriptFixture {
         &self,
         request: Request<StreamedServiceBody>,
     ) -> impl Future<Output = Result<Response<StreamedServiceBody>, Box<dyn ToProblem>>> + use<'_> {
-        with_timeout("an answer", self.script.handle(request, RequestCall::unlimited()))
+        let answer = self.script.handle(HandlerRequest::new(request, RequestCall::unlimited()));
+        with_timeout("an answer", answer.map_ok(|answer| answer.response))
     }
 
     /// Returns the text of a response, requested in a task of its own that holds a reference to the script,
@@ -272,10 +275,10 @@ impl ScriptFixture {
         tokio::spawn(async move {
             let request = Request::get(path).body(body::empty()).expect("a request");
             let answer = script
-                .handle(request, RequestCall::unlimited())
+                .handle(HandlerRequest::new(request, RequestCall::unlimited()))
                 .await
                 .unwrap_or_else(|problem| panic!("{problem}"));
-            let body = answer.into_body().collect().await.expect("a body").to_bytes();
+            let body = answer.response.into_body().collect().await.expect("a body").to_bytes();
             String::from_utf8_lossy(&body).into_owned()
         })
     }

@@ -93,6 +93,27 @@ pub struct UpstreamCallRecord {
     pub span: (Duration, Option<Duration>),
 }
 
+/// The limits of the upstream calls that a handler makes for one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLimits {
+    /// The time for all of them, from the start of the handler.
+    pub timeout: Duration,
+    /// The number of calls.
+    pub calls: u32,
+    /// The bytes of all responses together.
+    pub upstream_bytes: u64,
+    /// The number of concurrent calls. Further ones wait.
+    pub concurrency: usize,
+}
+
+impl CallLimits {
+    /// Creates a budget with these limits that started at the given time.
+    #[must_use]
+    pub fn new_budget(self, started: Instant) -> RequestBudget {
+        RequestBudget::new_at(started, self.timeout, self.calls, self.upstream_bytes, self.concurrency)
+    }
+}
+
 /// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpstreamCallOutcome {

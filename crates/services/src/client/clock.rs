@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::message::{StreamedUpload, UploadEnd};
 use crate::call::AwaitedEvent;
-use crate::call::deadline::timeout_at;
+use crate::coop::timeout_at;
 use crate::service::UpstreamService;
 
 /// The timers of one exchange, from its start to its last attempt.

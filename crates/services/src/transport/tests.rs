@@ -35,7 +35,7 @@ impl ShopClient {
         request: http::Request<StreamedServiceBody>,
     ) -> Result<http::Response<StreamedServiceBody>, CallError> {
         let shop = self.0.get("shop").unwrap().clone();
-        self.0.forward(&RequestCall::unlimited(), &shop, request).await
+        self.0.forward(&RequestCall::unlimited(), &shop, request, None).await
     }
 
     async fn start_get(&self, path: &str) -> Result<http::Response<StreamedServiceBody>, CallError> {

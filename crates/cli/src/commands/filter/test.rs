@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use filter::{ExchangeInfo, FilterChain, FilterConfig, FilterEvent, FilterObserver, FilterRuntime};
+use handler::{HandlerRequest, HandlerResponse};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use services::{RequestCall, ServiceConfig, ServiceSet, StreamedServiceBody, ToProblem, body};
@@ -80,14 +81,15 @@ async fn run_exchange(
         .map_err(refusal_error)?;
     let chain = Arc::new(chain);
     chain.start();
-    let handle = |request: Request<StreamedServiceBody>| async move {
-        lines.append(&format!("\n  the service receives: {} {}\n\n", request.method(), request.uri()));
+    let handle = |request: HandlerRequest| async move {
+        lines.append(&format!("\n  the service receives: {} {}\n\n", request.head.method, request.head.uri));
         // Reading the body is what passes all of it through the module.
-        let _ = request.into_body().collect().await;
-        response
+        let _ = request.body.collect().await;
+        HandlerResponse::from(response)
     };
-    match chain.run_exchange(request, RequestCall::unlimited(), fixed_facts(), handle).await {
-        Ok(response) => {
+    let request = HandlerRequest::new(request, RequestCall::unlimited());
+    match chain.run_exchange(request, fixed_facts(), handle).await {
+        Ok(HandlerResponse { response, .. }) => {
             let (head, body) = response.into_parts();
             let body = body.collect().await.map(|body| body.to_bytes());
             lines.append(&format!("\n{}\n", head.status));

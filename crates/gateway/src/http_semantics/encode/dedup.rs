@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use dedup::{DedupForm, DedupLimits};
 use futures_util::{StreamExt, stream};
+use handler::HandlerResponse;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
-use json::JsonTree;
 use offload::{JobRequest, OffloadPool, QuotaKey};
-use services::body::{BodyBuffer, BodyError, HeldBytes};
+use services::body::{BodyBuffer, BodyError};
 use services::coop::ByteTurn;
 use services::{StreamedServiceBody, accept, body};
 use tokio::time::timeout_at;
@@ -85,41 +85,36 @@ impl AcceptedForms {
 }
 
 /// Adds `Accept` to the `Vary` header if another client could receive another form.
-pub(super) fn vary_if_dedupable(
-    is_head: bool,
-    mut response: Response<StreamedServiceBody>,
-) -> Response<StreamedServiceBody> {
-    if is_dedupable(is_head, &response) {
+pub(super) fn vary_if_dedupable(is_head: bool, response: &mut Response<StreamedServiceBody>) {
+    if is_dedupable(is_head, response) {
         head::add_vary(response.headers_mut(), "accept");
     }
-    response
 }
 
 /// Deduplicates the response if that makes it shorter.
 pub(super) async fn dedup_response(
     forms: AcceptedForms,
     account: DedupAccount<'_>,
-    response: Response<StreamedServiceBody>,
+    mut answer: HandlerResponse,
     client: &ClientInfo,
-) -> Response<StreamedServiceBody> {
+) -> HandlerResponse {
     let limits = DedupLimits::default();
-    let mut response = vary_if_dedupable(false, response);
-    let Some(form) = forms.select_form(&response).filter(|_| is_dedupable(false, &response)) else {
-        return response;
+    let response = &answer.response;
+    let Some(form) = forms.select_form(response).filter(|_| is_dedupable(false, response)) else {
+        return answer;
     };
-    if let Some(tree) = response.extensions_mut().remove::<JsonTree>() {
+    if let Some(tree) = answer.json_tree.take() {
         let bytes = response.body().size_hint().lower();
         let encoded = run_computation(bytes, &account, move || dedup::encode(&tree, form, &limits)).await;
-        let encoded = encoded.map(|tree| {
-            // All of it was written anew, and its sources are released.
-            let length = tree.len();
-            response.extensions_mut().insert(HeldBytes(length as u64));
-            body::from_pieces(length, tree.pieces_with_len(length))
-        });
-        return replace_body(form, encoded, response);
+        let Some(tree) = encoded else { return answer };
+        // All of it was written anew, and its sources are released.
+        let length = tree.len();
+        let body = body::from_pieces(length, tree.pieces_with_len(length));
+        let response = replace_body(form, Some(body), answer.response);
+        return HandlerResponse { response, held_bytes: length as u64, ..answer };
     }
-    let (head, body) = response.into_parts();
-    match read_body(body, limits.max, account.deadline, client).await {
+    let (head, body) = answer.response.into_parts();
+    let response = match read_body(body, limits.max, account.deadline, client).await {
         Err(body) => Response::from_parts(head, body),
         Ok(text) => {
             let length = text.len();
@@ -131,7 +126,8 @@ pub(super) async fn dedup_response(
                 response,
             )
         }
-    }
+    };
+    HandlerResponse { response, ..answer }
 }
 
 /// Whether the response can be deduplicated: successful JSON that may be transformed, of suitable length.

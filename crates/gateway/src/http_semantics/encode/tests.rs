@@ -68,12 +68,12 @@ fn encode_request(
 fn encode_with(
     encoding: &EncodingConfigState,
     request: http::request::Builder,
-    response: Response<StreamedServiceBody>,
+    response: impl Into<HandlerResponse>,
 ) -> Response<StreamedServiceBody> {
     let asked = encoding.accepted_encodings(&request.body(()).unwrap());
     let pool = pool();
     let account = || account(&pool, None);
-    poll_to_end(encoding.encode(asked, account, response, &ClientInfo::for_tests()))
+    poll_to_end(encoding.encode(asked, account, response.into(), &ClientInfo::for_tests()))
 }
 
 /// Polls a future that never waits but may yield.
@@ -391,7 +391,7 @@ fn sends_plain_text_above_the_encoder_limit_of_a_connection() {
         let response = response_of("application/json", text.clone());
         let account = || account(&pool, None);
         encoding
-            .encode(encoding.accepted_encodings(&request), account, response, &client)
+            .encode(encoding.accepted_encodings(&request), account, response.into(), &client)
             .now_or_never()
             .unwrap()
     };

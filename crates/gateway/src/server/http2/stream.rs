@@ -29,9 +29,9 @@ use super::traffic::RequestGuard;
 use crate::http_semantics::unsent_bytes;
 use crate::limits::client_limiter::{AnswerPermit, LimitReached};
 use crate::limits::stall_timer::StallTimer;
+use crate::pipeline::context::LoggedBody;
 use crate::server::http1::{has_body, may_have_content};
 use crate::server::{MIN_READ_RATE, WRITE_STALL_TIMEOUT};
-use crate::telemetry::context::LoggedBody;
 
 /// The estimated number of bytes that an answer takes beside its fields and its body: the states of its
 /// stream and its task, and the map of its fields.

@@ -17,8 +17,8 @@ async fn get_cache_headers(
 ) -> (String, Vec<String>) {
     let request = Request::get(uri).header(ACCEPT, "application/json").body(services::body::empty());
     let call = RequestCall { caller, ..RequestCall::unlimited() };
-    let answer = route.handle(request.expect("a request"), call).await;
-    let answer = answer.unwrap_or_else(|_| panic!("no answer"));
+    let answer = route.handle(HandlerRequest::new(request.expect("a request"), call)).await;
+    let answer = answer.unwrap_or_else(|_| panic!("no answer")).response;
     let control = answer.headers().get(CACHE_CONTROL).map_or("", |value| value.to_str().unwrap()).to_owned();
     let vary = answer.headers().get_all(VARY).iter().map(|value| value.to_str().unwrap().to_owned());
     (control, vary.collect())

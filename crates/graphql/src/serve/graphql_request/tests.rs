@@ -5,9 +5,13 @@ use services::body;
 
 use super::*;
 
+fn far_deadline() -> Instant {
+    Instant::now() + std::time::Duration::from_secs(3600)
+}
+
 fn parse_request(request: Request<StreamedServiceBody>) -> Result<GraphqlRequest, RequestParseError> {
     let (head, body) = request.into_parts();
-    futures_util::FutureExt::now_or_never(GraphqlRequest::from_http(&head, body, 200))
+    futures_util::FutureExt::now_or_never(GraphqlRequest::from_http(&head, body, 200, far_deadline()))
         .expect("the body is there")
 }
 
@@ -191,7 +195,7 @@ async fn count_moves(request: http::request::Builder, body: String) -> u64 {
     let request = request.body(body::full(body)).unwrap();
     let reading = async move {
         let (head, body) = request.into_parts();
-        GraphqlRequest::from_http(&head, body, 1 << 20).await.is_ok()
+        GraphqlRequest::from_http(&head, body, 1 << 20, far_deadline()).await.is_ok()
     };
     let (is_read, moves) = crate::fetch::shop_fixture::count_moves(reading).await;
     assert!(is_read);

@@ -6,12 +6,13 @@ use std::time::SystemTime;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use der::DateTime;
+use handler::CallerLimits;
 use ring::agreement::{ECDH_P256, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
 use ring::rand::SystemRandom;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::config::{CacheMode, CallerLimits};
+use crate::config::CacheMode;
 
 /// The registered keys, by name. A signature refers to its key by this name, as `keyid`.
 pub type TrustConfig = BTreeMap<String, KeyConfig>;

@@ -64,7 +64,7 @@ async fn never_retries_unsafe_requests() {
         });
         for method in ["POST", "PUT", "PATCH", "DELETE"] {
             let proxied = http::Request::builder().method(method).uri("/").body(full("a")).unwrap();
-            let _ = services.forward(&RequestCall::unlimited(), &shop, proxied).await;
+            let _ = services.forward(&RequestCall::unlimited(), &shop, proxied, None).await;
             assert_eq!(fleet.take_sent_count(), 1, "{does:?}: a client's {method}");
             send_request(&services, &shop, method).await;
             assert_eq!(fleet.take_sent_count(), 1, "{does:?}: a program's {method}");
@@ -86,7 +86,7 @@ async fn retries_a_streamed_request_after_a_refused_connection() {
             http_body_util::channel::Channel::<bytes::Bytes, crate::body::BodyError>::new(1);
         let sending = tokio::spawn(async move { sender.send_data("streamed".into()).await });
         let proxied = http::Request::post("/").body(body.boxed_unsync()).unwrap();
-        let answer = services.forward(&RequestCall::unlimited(), &shop, proxied).await.unwrap();
+        let answer = services.forward(&RequestCall::unlimited(), &shop, proxied, None).await.unwrap();
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "streamed");
         sending.await.unwrap().unwrap();
     }
@@ -99,7 +99,7 @@ async fn does_not_retry_a_consumed_body() {
     fleet.set_behaviour(&[1, 2, 3], EndpointBehaviour::Break);
     let (services, shop) = fleet.shop(&THREE_TARGETS, |_| ());
     let proxied = http::Request::builder().method("QUERY").uri("/").body(full("body")).unwrap();
-    let error = services.forward(&RequestCall::unlimited(), &shop, proxied).await.unwrap_err();
+    let error = services.forward(&RequestCall::unlimited(), &shop, proxied, None).await.unwrap_err();
     assert_eq!((error.code(), fleet.take_sent_count()), ("upstream-broken", 1));
 }
 
@@ -195,7 +195,7 @@ async fn a_streamed_response_is_in_flight_until_its_end() {
     fleet.set_behaviour(&[1], EndpointBehaviour::Stall);
     let (services, shop) = fleet.shop(&THREE_TARGETS[..1], |_| ());
     let proxied = http::Request::get("/").body(empty()).unwrap();
-    let answer = services.forward(&RequestCall::unlimited(), &shop, proxied).await.unwrap();
+    let answer = services.forward(&RequestCall::unlimited(), &shop, proxied, None).await.unwrap();
     assert_eq!(endpoint(&services, 1).outstanding, 1);
     drop(answer);
     assert_eq!(endpoint(&services, 1).outstanding, 0);

@@ -25,7 +25,7 @@ async fn forward(
     bench: &MisbehavingShop,
     message: http::Request<StreamedServiceBody>,
 ) -> Result<http::Response<StreamedServiceBody>, CallError> {
-    bench.services.forward(&RequestCall::unlimited(), &bench.shop, message).await
+    bench.services.forward(&RequestCall::unlimited(), &bench.shop, message, None).await
 }
 
 async fn received_request(response: http::Response<StreamedServiceBody>) -> Value {
@@ -62,9 +62,11 @@ async fn adds_the_headers_of_an_intermediary() {
 async fn sends_the_services_own_host_unless_another_is_set() {
     let bench = start_shop().await;
     let own = received_request(forward(&bench, message("GET", "/echo", &[], empty())).await.unwrap()).await;
-    let mut renamed = message("GET", "/echo", &[("host", "shop.example")], empty());
-    renamed.extensions_mut().insert(crate::headers::TargetServiceName("other.example:81".parse().unwrap()));
-    let other = received_request(forward(&bench, renamed).await.unwrap()).await;
+    let (call, renamed) =
+        (RequestCall::unlimited(), message("GET", "/echo", &[("host", "shop.example")], empty()));
+    let name = "other.example:81".parse().ok();
+    let other = bench.services.forward(&call, &bench.shop, renamed, name).await.unwrap();
+    let other = received_request(other).await;
     assert!(own["headers"]["host"].as_str().unwrap().starts_with("127.0.0.1:"), "{own}");
     assert_eq!(other["headers"]["host"], "other.example:81");
     assert_eq!(other["headers"]["forwarded"], "for=unknown;host=\"shop.example\";proto=http");

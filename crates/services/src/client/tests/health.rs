@@ -161,7 +161,7 @@ async fn upload(
     body: crate::body::StreamedServiceBody,
 ) -> Result<http::Response<crate::body::StreamedServiceBody>, CallError> {
     let message = http::Request::post("/").body(body).unwrap();
-    services.forward(&RequestCall::unlimited(), shop, message).await
+    services.forward(&RequestCall::unlimited(), shop, message, None).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,7 +297,8 @@ async fn broken_responses_to_slow_readers_do_not_count_against_a_service() {
     let (services, shop) = fleet.shop(&THREE_TARGETS[..1], |_| ());
     let reads = async |pause: Duration| {
         let message = http::Request::get("/").body(crate::body::empty()).unwrap();
-        let mut body = services.forward(&RequestCall::unlimited(), &shop, message).await.unwrap().into_body();
+        let mut body =
+            services.forward(&RequestCall::unlimited(), &shop, message, None).await.unwrap().into_body();
         assert!(body.frame().await.is_some_and(|frame| frame.is_ok()));
         tokio::time::advance(pause).await;
         assert!(body.frame().await.is_some_and(|frame| frame.is_err()));

@@ -20,7 +20,7 @@ async fn measure_error(
     let (services, shop) = fleet.shop(&THREE_TARGETS[..1], change);
     let begun = Instant::now();
     let message = http::Request::post("/").body(body).unwrap();
-    let error = services.forward(&RequestCall::unlimited(), &shop, message).await.unwrap_err();
+    let error = services.forward(&RequestCall::unlimited(), &shop, message, None).await.unwrap_err();
     (error, begun.elapsed())
 }
 
@@ -46,7 +46,7 @@ async fn a_stalled_response_ends_at_the_idle_timeout() {
         fleet.shop(&THREE_TARGETS[..1], |config| config.idle_timeout = DurationConfig::from_secs(3));
     let begun = Instant::now();
     let message = http::Request::get("/").body(empty()).unwrap();
-    let mut answer = services.forward(&RequestCall::unlimited(), &shop, message).await.unwrap();
+    let mut answer = services.forward(&RequestCall::unlimited(), &shop, message, None).await.unwrap();
     assert!(answer.body_mut().frame().await.unwrap().is_ok());
     let error = answer.body_mut().frame().await.unwrap().unwrap_err();
     assert_eq!(error.to_string(), "the response stalled for 3s (the service's `idle_timeout`)");
@@ -73,7 +73,7 @@ async fn upload_time_does_not_count_as_response_time() {
     let (services, shop) =
         fleet.shop(&THREE_TARGETS[..1], |config| config.idle_timeout = DurationConfig::from_secs(5));
     let message = http::Request::post("/").body(paced_body(30).0).unwrap();
-    let answer = services.forward(&RequestCall::unlimited(), &shop, message).await.unwrap();
+    let answer = services.forward(&RequestCall::unlimited(), &shop, message, None).await.unwrap();
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 150);
     // The service's timeout starts when it has the complete request.
     let (error, took) = measure_error(EndpointBehaviour::Hang, paced_body(30).0, |_| ()).await;

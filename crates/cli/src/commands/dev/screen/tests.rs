@@ -32,6 +32,7 @@ fn displayed_request(
         duration: Duration::from_millis(12),
         upstream_calls: vec![],
         report,
+        phases: gateway::PhaseSequence::default(),
     };
     DisplayedRequest { request, cpu_limit: Some(Duration::from_millis(50)) }
 }

@@ -25,7 +25,7 @@ fn graphql_data() -> String {
     format!(r#"{{"data":{{"all":{}}}}}"#, repeated_list())
 }
 
-fn encode_for(accept: &str, response: Response<StreamedServiceBody>) -> Response<StreamedServiceBody> {
+fn encode_for(accept: &str, response: impl Into<HandlerResponse>) -> Response<StreamedServiceBody> {
     encode_with(&encoding(true), Request::get("/").header("accept", accept), response)
 }
 
@@ -141,8 +141,8 @@ fn uses_the_attached_tree_without_reading_the_body() {
     let tree = JsonTree::Array(vec![item; 20].into());
     let never =
         StreamBody::new(futures_util::stream::poll_fn(|_| panic!("the body was polled"))).boxed_unsync();
-    let response = Response::builder().header("content-type", "application/json").extension(tree);
-    let response = encode_for(JSON, response.body(never).unwrap());
+    let response = Response::builder().header("content-type", "application/json").body(never).unwrap();
+    let response = encode_for(JSON, HandlerResponse { json_tree: Some(tree), ..response.into() });
     assert_eq!(header(&response, "content-type"), JSON);
     assert_eq!(decode(&read_body(response), 1 << 20).unwrap(), repeated_list().as_bytes());
 }
@@ -155,8 +155,9 @@ async fn deduplicated_tree_counts_as_unsent_until_it_is_read() {
     let (encoding, pool) = (encoding(true), pool());
     let answer = async || {
         let asked = encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
-        let response = Response::builder().header("content-type", "application/json").extension(tree.clone());
+        let response = Response::builder().header("content-type", "application/json");
         let response = response.body(body::from_pieces(tree.len(), tree.clone().pieces())).unwrap();
+        let response = HandlerResponse { json_tree: Some(tree.clone()), ..response.into() };
         let response = encoding.encode(asked, || account(&pool, None), response, &client).await;
         assert_eq!(header(&response, "content-type"), JSON);
         response.into_body()
@@ -191,7 +192,7 @@ fn offloads_long_responses() {
     let pool = pool();
     let account = || account(&pool, None);
     let answer = response_of("application/json", text.clone());
-    let response = runtime.block_on(encoding.encode(asked, account, answer, &ClientInfo::for_tests()));
+    let response = runtime.block_on(encoding.encode(asked, account, answer.into(), &ClientInfo::for_tests()));
     assert_eq!(pool.stats().kinds["dedup"].jobs, 1);
     assert_eq!(decode(&read_body(response), 1 << 20).unwrap(), text.as_bytes());
 }
@@ -213,7 +214,7 @@ async fn passes_slow_responses_through() {
     let asked = encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
     let pool = pool();
     let account = || account(&pool, Some(Duration::from_secs(1)));
-    let response = encoding.encode(asked, account, response, &ClientInfo::for_tests()).await;
+    let response = encoding.encode(asked, account, response.into(), &ClientInfo::for_tests()).await;
     send.send_data(" ".into()).await.unwrap();
     drop(send);
     assert_plain(response, &format!("{} ", repeated_list()));
@@ -237,7 +238,7 @@ async fn encode_in_two_frames(text: &str, client: &ClientInfo) -> Response<Strea
     let response = Response::builder().header("content-type", "application/json").body(body).unwrap();
     let (encoding, pool) = (encoding(true), pool());
     let asked = encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
-    encoding.encode(asked, || account(&pool, None), response, client).await
+    encoding.encode(asked, || account(&pool, None), response.into(), client).await
 }
 
 #[tokio::test]

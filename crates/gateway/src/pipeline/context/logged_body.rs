@@ -9,12 +9,12 @@ use http_body::{Body as _, Frame, SizeHint};
 use services::StreamedServiceBody;
 
 use super::RequestContext;
-use crate::telemetry::access_log::RequestEnd;
+use crate::telemetry::request_record::RequestEnd;
 
 /// A response body that counts its bytes, and logs the request when it is dropped.
 pub(crate) struct LoggedBody {
     pub(super) body: StreamedServiceBody,
-    pub(super) entry: Box<RequestContext>,
+    pub(super) context: Box<RequestContext>,
 }
 
 impl http_body::Body for LoggedBody {
@@ -28,13 +28,13 @@ impl http_body::Body for LoggedBody {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
         match &frame {
             Some(Ok(frame)) => {
-                self.entry.bytes_sent += frame.data_ref().map_or(0, |data| data.len() as u64);
+                self.context.bytes_sent += frame.data_ref().map_or(0, |data| data.len() as u64);
                 if self.body.is_end_stream() {
-                    self.entry.release_limits();
+                    self.context.release_limits();
                 }
             }
-            Some(Err(_)) => self.entry.request_end = RequestEnd::Failed,
-            None => self.entry.request_end = RequestEnd::Completed,
+            Some(Err(_)) => self.context.request_end = RequestEnd::Failed,
+            None => self.context.request_end = RequestEnd::Completed,
         }
         Poll::Ready(frame)
     }
@@ -53,12 +53,12 @@ impl Drop for LoggedBody {
         // The body isn't polled again after all announced bytes, or if there are none to send.
         let is_all = self.body.is_end_stream() || self.body.size_hint().exact() == Some(0);
         let is_empty = matches!(
-            self.entry.status,
+            self.context.status,
             StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
         );
-        let bodiless = self.entry.method == Method::HEAD || is_empty;
-        if self.entry.request_end == RequestEnd::Unfinished && (is_all || bodiless) {
-            self.entry.request_end = RequestEnd::Completed;
+        let bodiless = self.context.method == Method::HEAD || is_empty;
+        if self.context.request_end == RequestEnd::Unfinished && (is_all || bodiless) {
+            self.context.request_end = RequestEnd::Completed;
         }
     }
 }
