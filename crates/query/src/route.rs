@@ -166,8 +166,8 @@ impl QueryRoute {
     }
 
     /// Handles a request. Its headers are those that may be forwarded to services. Its call contributes the
-    /// caller and the hop count; the run's own budget is made here from the limits. A [`RequestReport`] of the
-    /// run is added to the request's budget.
+    /// caller and the hop count; the run's own budget is made here from the limits. A [`RequestReport`] of
+    /// the run is added to the request's budget.
     ///
     /// # Errors
     /// Any error in `problem.rs`.

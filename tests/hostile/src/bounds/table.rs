@@ -66,7 +66,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         512 * MIB,
         "process",
         "`connections.request_bodies`, all of more than 16 KiB",
-        "crates/gateway/src/telemetry/context/metered_body.rs",
+        "crates/gateway/src/pipeline/context/metered_body.rs",
         "crates/gateway/src/limits/client_limiter/tests.rs: limits_bytes_of_request_bodies_by_address_and_in_total",
     ),
     bound(
@@ -74,7 +74,7 @@ pub(super) const ROWS: &[BoundRow] = &[
         64 * MIB,
         "address",
         "`connections.request_bodies_per_address`",
-        "crates/gateway/src/telemetry/context/metered_body.rs",
+        "crates/gateway/src/pipeline/context/metered_body.rs",
         "crates/gateway/src/tests/limits.rs: refuses_bodies_above_the_limit_of_held_bytes",
     ),
     bound(
