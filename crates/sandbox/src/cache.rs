@@ -1,4 +1,4 @@
-//! A cache of compiled programs, bounded in bytes.
+//! The compile cache in memory: compiled programs, bounded in bytes.
 //!
 //! The value of an item is its uses divided by the time since the last one (the ORFA paper, section 3.4).
 //! Above nine tenths of the capacity, the items with the lowest values are evicted until four fifths are

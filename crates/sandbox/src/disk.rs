@@ -1,4 +1,4 @@
-//! A disk cache of compiled programs in the gateway's own folder, so that a restart starts warm.
+//! The compile cache on disk, in the gateway's own folder, so that a restart starts warm.
 //!
 //! Machine code is executed as it is read, so only files that this gateway wrote may be loaded. The folder
 //! has to belong to the gateway alone (mode 0700), and every file starts with the HMAC-SHA-256 of its name

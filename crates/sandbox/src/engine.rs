@@ -1,4 +1,4 @@
-//! The engine of each class: its settings, compilation, and loading of precompiled code.
+//! The engine of each class: its settings, its instance pool, compilation, and loading of precompiled code.
 
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, Module, PoolingAllocationConfig};
 

@@ -1,5 +1,5 @@
-//! The state of S services: access control for readers and writers, synchronisation of workers, and
-//! durability. This module uses no processes or sockets, so that its rules can be tested in isolation.
+//! The write-ahead state of S services: access control for readers and writers, synchronisation of workers,
+//! and durability. This module uses no processes or sockets, so that its rules can be tested in isolation.
 //!
 //! A [`ServiceState`] is the state of an S service, a [`StateView`] the view of one program. A run requests a
 //! [`ReadTicket`] or waits for a [`WriteTicket`]; the ticket determines the [`PrecedingFrame`]s that its
@@ -10,11 +10,9 @@
 //! - `groups.rs`: cells that are written together, versions, leases, commits, dynamic resources
 //! - `sizes.rs`: accounting of the state's size
 //! - `plan.rs`: the state that a program declares; `service.rs`, `edition.rs`: the state of a service, and
-//!   the
-//!   view of a program; `ticket.rs`: a run's access
+//!   the view of a program; `ticket.rs`: a run's access
 //! - `workers.rs`: the copies in workers; `keys.rs`: keys of the store; `lease_owner.rs`: the identity of
-//!   this
-//!   gateway
+//!   this gateway
 
 mod cell;
 mod changes;

@@ -1,4 +1,4 @@
-//! The cache of compiled programs: in memory and, if the config names a folder, on disk.
+//! The compile cache of programs: in memory and, if the config names a folder, on disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

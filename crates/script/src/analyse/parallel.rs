@@ -1,6 +1,7 @@
-//! Rule 18: the plan of a `par`. Calls are extracted from expressions in evaluation order, the data
-//! dependence graph is built, and neighbouring units without waits are joined. Statements that leave the
-//! block or declare a resource cut it into segments, since nothing after them may start before they complete.
+//! Rule 18: the plan of a `par`, by its data dependence graph. Calls are extracted from expressions in
+//! evaluation order, the graph is built, and neighbouring units without waits are joined. Statements that
+//! leave the block or declare a resource cut it into segments, since nothing after them may start before they
+//! complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 

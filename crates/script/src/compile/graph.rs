@@ -1,4 +1,4 @@
-//! The dependence graph of a `par`, as text and as an SVG image.
+//! The data dependence graph of a `par`, as text and as an SVG image.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,6 @@
-//! Callers by token: JSON Web Tokens (RFC 7519), verified as RFC 8725 recommends. The allowed algorithms come
-//! from the config and from each key, never from the token. Issuer, audience and expiry are required.
+//! JWT validation: identifies callers by JSON Web Tokens (RFC 7519), verified as RFC 8725 recommends. The
+//! allowed algorithms come from the config and from each key, never from the token. Issuer, audience and
+//! expiry are required.
 //!
 //! A valid token is cached by its hash until it expires, so that its signature is verified only once.
 
