@@ -201,11 +201,11 @@ fn join_ids(rows: &Value, field: &str) -> String {
 
 /// The distinct values in a field of the rows.
 fn distinct_values(rows: &Value, field: &str) -> Vec<Value> {
-    let mut seen = Vec::new();
+    let mut values = Vec::new();
     for row in as_items(rows) {
-        if !seen.contains(&row[field]) {
-            seen.push(row[field].clone());
+        if !values.contains(&row[field]) {
+            values.push(row[field].clone());
         }
     }
-    seen
+    values
 }

@@ -66,14 +66,14 @@ impl ProcessorMoment {
         Ok(self.stolen_time(Self::now()?, rustix::param::clock_ticks_per_second()))
     }
 
-    fn stolen_time(self, later: Self, ticks_per_second: u64) -> Duration {
-        let taken = later.stolen.saturating_sub(self.stolen);
+    fn stolen_time(self, moment: Self, ticks_per_second: u64) -> Duration {
+        let taken = moment.stolen.saturating_sub(self.stolen);
         Duration::from_millis(taken * 1000 / ticks_per_second.max(1))
     }
 
-    fn steal_percent(self, later: Self) -> f64 {
-        let taken = later.stolen.saturating_sub(self.stolen) as f64;
-        let ran = later.busy.saturating_sub(self.busy) as f64;
+    fn steal_percent(self, moment: Self) -> f64 {
+        let taken = moment.stolen.saturating_sub(self.stolen) as f64;
+        let ran = moment.busy.saturating_sub(self.busy) as f64;
         (taken / (taken + ran).max(1.0) * 1000.0).round() / 10.0
     }
 }
@@ -96,8 +96,8 @@ fn record_in(path: &Path, met: StealDuringBench) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error).with_context(|| format!("{} can't be read", path.display())),
     };
-    match all.iter_mut().find(|known| known.bench == met.bench) {
-        Some(known) => *known = met,
+    match all.iter_mut().find(|bench| bench.bench == met.bench) {
+        Some(during_bench) => *during_bench = met,
         None => all.push(met),
     }
     scoreboard::write_json(path, &all)
@@ -111,11 +111,11 @@ mod tests {
     fn steal_is_a_share_of_the_wanted_time() {
         let moment = |text| ProcessorMoment::parse(text).expect("ticks");
         let before = moment("cpu  100 10 50 9000 70 0 20 5 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n");
-        let later = moment("cpu  160 10 70 9500 90 0 30 15 0 0\n");
-        assert_eq!(later, ProcessorMoment { busy: 270, stolen: 15 });
-        assert_eq!(before.steal_percent(later), 10.0);
+        let processor_moment = moment("cpu  160 10 70 9500 90 0 30 15 0 0\n");
+        assert_eq!(processor_moment, ProcessorMoment { busy: 270, stolen: 15 });
+        assert_eq!(before.steal_percent(processor_moment), 10.0);
         assert_eq!(before.steal_percent(before), 0.0);
-        assert_eq!(before.stolen_time(later, 100), Duration::from_millis(100));
+        assert_eq!(before.stolen_time(processor_moment, 100), Duration::from_millis(100));
         assert_eq!(ProcessorMoment::parse("intr 1 2 3"), None);
     }
 

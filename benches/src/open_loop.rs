@@ -55,22 +55,22 @@ pub async fn offer_over(
 ) -> Result<Vec<OpenLoopOutcome>> {
     let client = Arc::new(client);
     let mut due = due_times(Duration::from_secs_f64(1.0 / per_second), time);
-    let (mut under_way, mut answered) = (JoinSet::new(), Vec::new());
+    let (mut under_way, mut outcomes) = (JoinSet::new(), Vec::new());
     while let Some(due) = due.recv().await {
         // Finished requests count as in flight until they are joined.
-        while let Some(one) = under_way.try_join_next() {
-            answered.push(one?);
+        while let Some(outcome) = under_way.try_join_next() {
+            outcomes.push(outcome?);
         }
         if under_way.len() == MAX_IN_FLIGHT {
-            answered.push(OpenLoopOutcome { status: None, ms: 0.0 });
+            outcomes.push(OpenLoopOutcome { status: None, ms: 0.0 });
             continue;
         }
         under_way.spawn(send_request(Arc::clone(&client), request()?, due));
     }
-    while let Some(one) = under_way.join_next().await {
-        answered.push(one?);
+    while let Some(loop_outcome) = under_way.join_next().await {
+        outcomes.push(loop_outcome?);
     }
-    Ok(answered)
+    Ok(outcomes)
 }
 
 /// Sends one request. The time counts from when it was due.

@@ -249,10 +249,10 @@ mod tests {
     #[test]
     fn usage_includes_child_processes() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("a child");
-        let (own, all) = (process_usage(std::process::id()), usage_of_tree(std::process::id()));
+        let (usage, all) = (process_usage(std::process::id()), usage_of_tree(std::process::id()));
         let _ = child.kill();
         let _ = child.wait();
-        let (own, all) = (own.expect("our own usage"), all.expect("that of all"));
+        let (own, all) = (usage.expect("our own usage"), all.expect("that of all"));
         assert!(all.rss > own.rss, "{all:?} {own:?}");
     }
 

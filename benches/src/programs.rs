@@ -14,9 +14,9 @@ use sfv::{FieldType, Item, Key, Parser, Token};
 /// Fails if the response has no token.
 pub fn cache_token(headers: &HeaderMap, mode: &'static str) -> Result<String> {
     let told = headers.get("orfa-cache").context("the response has no ORFA-Cache")?;
-    let told: Item =
+    let item: Item =
         Parser::new(told.as_bytes()).parse().context("ORFA-Cache is not a structured field item")?;
-    let token = told.params.get("token").context("ORFA-Cache has no token")?;
+    let token = item.params.get("token").context("ORFA-Cache has no token")?;
     let mut next = Item::new(Token::try_from(mode.to_owned())?);
     next.params.insert(Key::try_from("token".to_owned())?, token.clone());
     Ok(next.serialize())

@@ -22,9 +22,9 @@ pub(crate) fn tracked_files() -> anyhow::Result<Vec<TrackedFile>> {
     // In a container the checkout may belong to another user, which git refuses by default.
     let mut git = Command::new("git");
     git.args(["-c", "safe.directory=*", "ls-files", "-z"]).current_dir(repository_root());
-    let listed = git.output().context("git can't be run")?;
-    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr).trim());
-    let paths = String::from_utf8(listed.stdout).context("a path is not UTF-8")?;
+    let output = git.output().context("git can't be run")?;
+    ensure!(output.status.success(), "git ls-files: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let paths = String::from_utf8(output.stdout).context("a path is not UTF-8")?;
     let read = |path: &str| {
         let text = std::fs::read_to_string(repository_root().join(path)).ok()?;
         Some(TrackedFile { path: path.to_owned(), text })

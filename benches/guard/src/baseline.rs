@@ -53,9 +53,9 @@ impl GuardBaseline {
 
     /// Whether a path is within its limit.
     pub(crate) fn is_within_limit(&self, path: &str, cost: &RequestInstructions) -> bool {
-        self.0
-            .get(path)
-            .is_some_and(|known| relative_growth(cost.instructions, known.instructions) <= MAX_GROWTH)
+        self.0.get(path).is_some_and(|instructions| {
+            relative_growth(cost.instructions, instructions.instructions) <= MAX_GROWTH
+        })
     }
 
     /// # Errors

@@ -119,12 +119,12 @@ impl CallgrindGateway {
         let mut command = Command::new("vgdb");
         command.arg(format!("--pid={}", self.orfa.pid()));
         command.arg(format_option("--vgdb-prefix", &self.folder.path().join("vgdb"))).args(words);
-        let told = command.output().await.context("`vgdb` of valgrind does not start")?;
-        if !told.status.success() {
+        let output = command.output().await.context("`vgdb` of valgrind does not start")?;
+        if !output.status.success() {
             bail!(
                 "the callgrind command `{}` failed: {}",
                 words.join(" "),
-                String::from_utf8_lossy(&told.stderr)
+                String::from_utf8_lossy(&output.stderr)
             );
         }
         Ok(())

@@ -60,13 +60,13 @@ impl<'a> RowSelection<'a> {
 
     /// The distinct values of a field, in the order of the rows.
     pub(super) fn distinct(&self, field: &str) -> Vec<&'a Value> {
-        let mut seen = Vec::new();
+        let mut values = Vec::new();
         for value in self.0.iter().copied().filter_map(|row| row.get(field)) {
-            if !seen.contains(&value) {
-                seen.push(value);
+            if !values.contains(&value) {
+                values.push(value);
             }
         }
-        seen
+        values
     }
 
     /// Like `distinct`, for texts.

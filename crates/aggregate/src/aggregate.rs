@@ -59,14 +59,21 @@ impl Aggregate {
     /// # Errors
     /// See `docs/errors.md`, "Of an aggregate's declaration".
     pub fn new(
-        declared: &AggregateDeclaration,
+        aggregate_declaration: &AggregateDeclaration,
         limits: &AggregateLimitsConfig,
-        ground: &AggregateContext<'_>,
+        context: &AggregateContext<'_>,
     ) -> Result<Self, Vec<Diagnostic>> {
-        let AggregateContext { path, services, documents, offload } = *ground;
-        let plan = AggregatePlan::new(declared, &plan::PlanContext { path, services, limits })?;
+        let AggregateContext { path, services, documents, offload } = *context;
+        let plan = AggregatePlan::new(aggregate_declaration, &plan::PlanContext { path, services, limits })?;
         let (services, documents, offload) = (services.clone(), documents.clone(), offload.clone());
-        Ok(Self { plan, declaration: declared.clone(), services, documents, path: path.into(), offload })
+        Ok(Self {
+            plan,
+            declaration: aggregate_declaration.clone(),
+            services,
+            documents,
+            path: path.into(),
+            offload,
+        })
     }
 
     /// Returns the allowed methods.
@@ -146,22 +153,22 @@ impl Aggregate {
             }
             false => None,
         };
-        let known = AvailableValues::new(&self.plan, inputs, body);
+        let values = AvailableValues::new(&self.plan, inputs, body);
         let budget = Arc::clone(&call.budget);
         let calls = RequestCalls::new(self.services.clone(), call);
-        let failures = AggregateRun { available_values: &known, calls, is_head }.run_parts().await?;
-        offload::move_if_long(assemble::estimated_work(&known)).await;
-        let left = known.memory.remaining();
-        let (mut response, is_written) = match response::streamed_response(&known, &failures).await? {
+        let failures = AggregateRun { available_values: &values, calls, is_head }.run_parts().await?;
+        offload::move_if_long(assemble::estimated_work(&values)).await;
+        let left = values.memory.remaining();
+        let (mut response, is_written) = match response::streamed_response(&values, &failures).await? {
             Some(response) => (response, false),
             None => {
-                let (tree, failures) = response::response_tree(&known, failures)?;
+                let (tree, failures) = response::response_tree(&values, failures)?;
                 response::build_response(tree, &failures, &self.plan, is_head).await?
             }
         };
         // The texts that services sent, and the tree.
         let texts = self.plan.limits.upstream_bytes.0.saturating_sub(budget.received_left());
-        let tree = left.saturating_sub(known.memory.remaining());
+        let tree = left.saturating_sub(values.memory.remaining());
         let sources = texts.saturating_add(tree as u64);
         response::record_held_memory(&mut response, &self.plan, (!is_written).then_some(sources));
         Ok(response)
@@ -174,9 +181,9 @@ impl Aggregate {
         offload::move_if_long(3 * text.len()).await;
         let most = usize::try_from(self.plan.limits.memory.0).unwrap_or(usize::MAX);
         let document = JsonDocument::with_memory_limit(text, most).map_err(AggregateError::BodyJson)?;
-        document.root().check_unambiguous().map_err(|found| AggregateError::BodyInvalid {
-            place: format!("body{}", found.path()),
-            must: found.requirement(),
+        document.root().check_unambiguous().map_err(|value| AggregateError::BodyInvalid {
+            place: format!("body{}", value.path()),
+            must: value.requirement(),
         })?;
         Ok(document)
     }

@@ -155,24 +155,24 @@ pub(crate) struct PlanContext<'a> {
 impl AggregatePlan {
     /// Plans a declaration, or returns every mistake in it.
     pub(crate) fn new(
-        declared: &AggregateDeclaration,
-        ground: &PlanContext<'_>,
+        aggregate_declaration: &AggregateDeclaration,
+        plan_context: &PlanContext<'_>,
     ) -> Result<Self, Vec<Diagnostic>> {
         let mut mistakes = Diagnostics::default();
-        let inputs = InputSet::new(&declared.input, ground.path, &mut mistakes);
-        let input_names: Vec<&str> = declared.input.keys().map(String::as_str).collect();
-        let part_names: Vec<&str> = declared.parts.keys().map(String::as_str).collect();
+        let inputs = InputSet::new(&aggregate_declaration.input, plan_context.path, &mut mistakes);
+        let input_names: Vec<&str> = aggregate_declaration.input.keys().map(String::as_str).collect();
+        let part_names: Vec<&str> = aggregate_declaration.parts.keys().map(String::as_str).collect();
         let names = TemplateScope { inputs: &input_names, parts: &part_names };
         if part_names.is_empty() {
             mistakes.add(DeclarationErrorKind::Call, "/parts", "there are no parts", "declare a call");
         }
         let mut parts = Vec::with_capacity(part_names.len());
-        for (name, part) in &declared.parts {
+        for (name, part) in &aggregate_declaration.parts {
             let mut reader = parts::PartReader {
                 place: append_step("/parts", name),
                 names,
-                declaration: declared,
-                context: ground,
+                declaration: aggregate_declaration,
+                context: plan_context,
                 mistakes: &mut mistakes,
             };
             parts.extend(reader.read_part(name, part));
@@ -180,8 +180,8 @@ impl AggregatePlan {
         if parts.len() < part_names.len() {
             return Err(mistakes.into_vec());
         }
-        links::link_parts(&mut parts, declared, &mut mistakes);
-        let answer = resolve_shape(declared, names, &parts, &mut mistakes);
+        links::link_parts(&mut parts, aggregate_declaration, &mut mistakes);
+        let answer = resolve_shape(aggregate_declaration, names, &parts, &mut mistakes);
         for part in 0..parts.len() {
             parts[part].is_streamable =
                 answer.as_ref().is_some_and(|answer| is_streamable(&parts, part, answer));
@@ -194,7 +194,7 @@ impl AggregatePlan {
                 "placeholders read the request's body, but all calls are safe: requests are GETs without one";
             mistakes.add(DeclarationErrorKind::Placeholder, "/parts", message, "declare an input for it");
         }
-        let partial = declared.partial.and_then(|partial| StatusCode::from_u16(partial).ok());
+        let partial = aggregate_declaration.partial.and_then(|partial| StatusCode::from_u16(partial).ok());
         if let Some(StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT) =
             partial
         {
@@ -214,8 +214,12 @@ impl AggregatePlan {
                 method,
                 reads_body,
                 partial_status: partial.unwrap_or(StatusCode::OK),
-                concurrency: if declared.sequential { 1 } else { ground.limits.concurrency as usize },
-                limits: *ground.limits,
+                concurrency: if aggregate_declaration.sequential {
+                    1
+                } else {
+                    plan_context.limits.concurrency as usize
+                },
+                limits: *plan_context.limits,
             }),
             _ => Err(mistakes.into_vec()),
         }
@@ -245,15 +249,15 @@ fn is_streamable(parts: &[PartPlan], number: usize, answer: &AggregateShape) -> 
 }
 
 /// Whether the paths of two parts may be equal.
-fn may_share_path(one: &PartPlan, other: &PartPlan) -> bool {
-    let [one, other] = [one, other].map(|part| part.target.split('?').next().unwrap_or_default().split('/'));
+fn may_share_path(plan: &PartPlan, other: &PartPlan) -> bool {
+    let [one, other] = [plan, other].map(|part| part.target.split('?').next().unwrap_or_default().split('/'));
     let is_equal = |(one, other): (&str, &str)| one == other || one.contains('{') || other.contains('{');
     one.clone().count() == other.clone().count() && one.zip(other).all(is_equal)
 }
 
 /// Resolves the shape of the response.
 fn resolve_shape(
-    declared: &AggregateDeclaration,
+    declaration: &AggregateDeclaration,
     names: TemplateScope<'_>,
     parts: &[PartPlan],
     mistakes: &mut Diagnostics,
@@ -271,7 +275,7 @@ fn resolve_shape(
         found.collect::<Vec<_>>().into_iter().collect::<Option<Vec<usize>>>()
     };
     let keyed = |parts: &[usize]| parts.iter().map(|part| (json_name(names.parts[*part]), *part)).collect();
-    let shape = match &declared.response {
+    let shape = match &declaration.response {
         Some(ResponseShapeDeclaration::Part(name)) => AggregateShape::Part(find("/response".into(), name)?),
         Some(ResponseShapeDeclaration::Parts(list)) => {
             AggregateShape::Parts(keyed(&numbered(list, "/response", &mut find)?))
@@ -286,7 +290,7 @@ fn resolve_shape(
         }
     };
     if let AggregateShape::Parts(list) = &shape {
-        if list.is_empty() && declared.response.is_some() {
+        if list.is_empty() && declaration.response.is_some() {
             mistakes.add(
                 DeclarationErrorKind::Answer,
                 "/response",

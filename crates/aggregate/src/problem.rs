@@ -188,18 +188,18 @@ impl PartFailureReason {
 impl PartFailure {
     /// Returns the failure as an entry of `errors`.
     pub(crate) fn error_entry(&self) -> Value {
-        let mut entry = json!({
+        let mut value = json!({
             "part": *self.part,
             "service": *self.service,
             "status": self.reported_status(),
             "code": self.reason.code(),
             "detail": self.reason.to_string(),
         });
-        if let (Some(entry), false) = (entry.as_object_mut(), self.items.is_empty()) {
+        if let (Some(entry), false) = (value.as_object_mut(), self.items.is_empty()) {
             entry.insert("items".to_owned(), self.items.iter().take(MAX_LISTED_ITEMS).copied().collect());
             entry.insert("count".to_owned(), self.items.len().into());
         }
-        entry
+        value
     }
 
     /// Returns the failure as an item of the response header.

@@ -33,11 +33,11 @@ const MAX_TREE_VALUES: usize = 8 << 10;
 
 /// Returns the tree of the response, and the failures of optional parts.
 pub(crate) fn response_tree(
-    known: &AvailableValues<'_>,
+    values: &AvailableValues<'_>,
     failed: Vec<PartFailure>,
 ) -> Result<(JsonTree, Vec<PartFailure>), AggregateError> {
-    let assembly = PartAssembler { available_values: known, failures: RefCell::new(failed) };
-    let mut members = match &known.plan.answer {
+    let assembly = PartAssembler { available_values: values, failures: RefCell::new(failed) };
+    let mut members = match &values.plan.answer {
         AggregateShape::Part(part) => {
             let tree = assembly.part_tree(*part)?;
             return Ok((tree, assembly.failures.into_inner()));
@@ -60,27 +60,27 @@ pub(crate) fn response_tree(
 
 /// Returns a response with long parts that are still arriving, or `None` if there are none.
 pub(crate) async fn streamed_response(
-    known: &AvailableValues<'_>,
+    values: &AvailableValues<'_>,
     failed: &[PartFailure],
 ) -> Result<Option<HandlerResponse>, AggregateError> {
-    let long = |part: usize| match known.value(part) {
+    let long = |part: usize| match values.value(part) {
         Some(PartValue::Streamed(held, _)) => held.take(),
         _ => None,
     };
-    let parts = match &known.plan.answer {
+    let parts = match &values.plan.answer {
         AggregateShape::Part(part) => match long(*part) {
             Some(long) => {
-                return Ok(Some(build_streamed(known, vec![StreamSegment::Arriving(long)], failed)));
+                return Ok(Some(build_streamed(values, vec![StreamSegment::Arriving(long)], failed)));
             }
             None => return Ok(None),
         },
         AggregateShape::Parts(parts) => parts,
         AggregateShape::Merged(..) => return Ok(None),
     };
-    if !parts.iter().any(|(_, part)| matches!(known.value(*part), Some(PartValue::Streamed(..)))) {
+    if !parts.iter().any(|(_, part)| matches!(values.value(*part), Some(PartValue::Streamed(..)))) {
         return Ok(None);
     }
-    let assembly = PartAssembler { available_values: known, failures: RefCell::new(failed.to_vec()) };
+    let assembly = PartAssembler { available_values: values, failures: RefCell::new(failed.to_vec()) };
     let mut segments = Vec::new();
     for (place, (name, part)) in parts.iter().enumerate() {
         let before = if place == 0 { &b"{"[..] } else { b"," };
@@ -89,7 +89,7 @@ pub(crate) async fn streamed_response(
             Some(long) => StreamSegment::Arriving(long),
             None => {
                 let tree = assembly.part_tree(*part)?;
-                let SizedTree { tree, length, .. } = measure_tree(tree, known.plan).await?;
+                let SizedTree { tree, length, .. } = measure_tree(tree, values.plan).await?;
                 StreamSegment::Tree(tree, length)
             }
         };
@@ -106,15 +106,15 @@ pub(crate) async fn streamed_response(
         }
     };
     segments.push(StreamSegment::Text(end.into()));
-    Ok(Some(build_streamed(known, segments, &failures)))
+    Ok(Some(build_streamed(values, segments, &failures)))
 }
 
 fn build_streamed(
-    known: &AvailableValues<'_>,
+    values: &AvailableValues<'_>,
     segments: Vec<StreamSegment>,
     failures: &[PartFailure],
 ) -> HandlerResponse {
-    let status = if failures.is_empty() { StatusCode::OK } else { known.plan.partial_status };
+    let status = if failures.is_empty() { StatusCode::OK } else { values.plan.partial_status };
     let mut response = StreamedBody::new_response(segments, status);
     set_response_headers(response.headers_mut(), failures);
     response.into()
@@ -245,8 +245,8 @@ struct SizedTree {
 /// # Errors
 /// If the text exceeds the limit of a response.
 async fn measure_tree(tree: JsonTree, plan: &AggregatePlan) -> Result<SizedTree, AggregateError> {
-    let most = plan.limits.response_body;
-    let length = tree.len_within(most.as_usize()).ok_or(AggregateError::AnswerSize(most.0))?;
+    let config = plan.limits.response_body;
+    let length = tree.len_within(config.as_usize()).ok_or(AggregateError::AnswerSize(config.0))?;
     if !tree.has_more_than(MAX_TREE_VALUES) {
         return Ok(SizedTree { tree, length, is_written: false });
     }

@@ -122,8 +122,8 @@ impl<'a> AggregateRun<'a> {
         part: &PartPlan,
         request: ServiceRequest,
     ) -> Result<PartValue, RenderError> {
-        let begun = stream::start_part(self.calls.services(), self.calls.call(), part, request).await?;
-        Ok(match begun {
+        let start = stream::start_part(self.calls.services(), self.calls.call(), part, request).await?;
+        Ok(match start {
             PartStart::Complete(answer) => {
                 PartValue::Single(read_response(part, answer, &self.available_values.memory).await?)
             }
@@ -162,11 +162,11 @@ async fn read_response(
     }
     offload::move_if_long(answer.body.len()).await;
     let document = index_text(answer.body, memory)?;
-    let spot = match document.root().pointer(&part.pointer) {
+    let node_id = match document.root().pointer(&part.pointer) {
         Ok(Some(node)) => node.node_id(),
         _ => return Err(PartFailureReason::PathMissing(part.pointer.clone())),
     };
-    Ok(JsonText::from_node(document, spot))
+    Ok(JsonText::from_node(document, node_id))
 }
 
 /// Returns the value of a part that failed, or `None` if the part is required.

@@ -54,21 +54,21 @@ pub fn decode(text: &[u8], cap: usize) -> Result<Vec<u8>, DecodeError> {
     let table = members.next().filter(|(name, value)| name.equals(b"t") && value.kind() == ValueKind::Array);
     let (_, table) = table.ok_or(DecodeError::NotDeduplicated(root.start()))?;
     let mut reading = DecoderState { entries: Vec::new(), cuts: Vec::new() };
-    for entry in table.items() {
-        let entry = reading.decode_entry(DecodedValue::Value(entry))?;
+    for node in table.items() {
+        let entry = reading.decode_entry(DecodedValue::Value(node))?;
         reading.entries.push(entry);
     }
-    let whole = match members.next() {
+    let decoded_value = match members.next() {
         None => return if cap < 2 { Err(DecodeError::TooLong(cap)) } else { Ok(b"{}".to_vec()) },
         Some((name, value)) if name.equals(b"r") => DecodedValue::Value(value),
         Some((name, _)) => DecodedValue::MembersFrom(root, name.node().start()),
     };
-    let whole = reading.decode_entry(whole)?;
-    if whole.plain_length > cap as u64 {
+    let table_entry = reading.decode_entry(decoded_value)?;
+    if table_entry.plain_length > cap as u64 {
         return Err(DecodeError::TooLong(cap));
     }
-    let mut plain = Vec::with_capacity(whole.plain_length as usize);
-    write_span(&mut plain, document.text(), &reading.cuts, &whole.span, |number| match number {
+    let mut plain = Vec::with_capacity(table_entry.plain_length as usize);
+    write_span(&mut plain, document.text(), &reading.cuts, &table_entry.span, |number| match number {
         OPENING_BRACE => CutReplacement::Text("{"),
         number => match reading.entries.get(number as usize) {
             Some(entry) => CutReplacement::Span(&entry.span),
@@ -104,9 +104,9 @@ struct DecoderState {
 }
 
 impl DecoderState {
-    fn decode_entry(&mut self, whole: DecodedValue<'_>) -> Result<TableEntry, DecodeError> {
+    fn decode_entry(&mut self, decoded_value: DecodedValue<'_>) -> Result<TableEntry, DecodeError> {
         let cuts = self.cuts.len();
-        let (node, depth) = match whole {
+        let (node, depth) = match decoded_value {
             DecodedValue::Value(node) => (node, self.decode_value(node, 1)?),
             DecodedValue::MembersFrom(root, place) => {
                 let cut = TextCut { start: root.start() as u32, end: place as u32, number: OPENING_BRACE };
@@ -170,10 +170,10 @@ impl DecoderState {
         index: JsonNode<'_>,
         level: usize,
     ) -> Result<usize, DecodeError> {
-        let wrong = DecodeError::Reference(node.start());
-        let Some(JsonNumber::Unsigned(index)) = index.number() else { return Err(wrong) };
-        let index = usize::try_from(index).map_err(|_| wrong.clone())?;
-        let entry = self.entries.get(index).ok_or(wrong)?;
+        let error = DecodeError::Reference(node.start());
+        let Some(JsonNumber::Unsigned(index)) = index.number() else { return Err(error) };
+        let index = usize::try_from(index).map_err(|_| error.clone())?;
+        let entry = self.entries.get(index).ok_or(error)?;
         let depth = level + entry.depth - 1;
         if depth > DEPTH {
             return Err(DecodeError::TooDeep(node.start()));

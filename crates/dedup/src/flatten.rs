@@ -16,12 +16,12 @@ pub(crate) struct FlatText {
 
 /// Flattens a tree that has been walked. Returns `None` if it is too long. With `tidy`, white space between
 /// tokens is removed.
-pub(crate) fn flatten(tree: &JsonTree, known: &SharedValues, tidy: bool) -> Option<FlatText> {
-    let places = vec![FlatLocation::New; known.object_count()];
+pub(crate) fn flatten(tree: &JsonTree, values: &SharedValues, tidy: bool) -> Option<FlatText> {
+    let flat_locations = vec![FlatLocation::New; values.object_count()];
     let mut flattening = FlattenWalk {
         layout: FlatText::default(),
-        visits: known.visits(),
-        locations: places,
+        visits: values.visits(),
+        locations: flat_locations,
         strip_whitespace: tidy,
     };
     flattening.flatten_value(tree)?;
@@ -118,16 +118,16 @@ impl FlattenWalk<'_> {
     }
 
     /// Writes a text without its recorded repetitions.
-    fn flatten_repeating(&mut self, text: &[u8], again: &[RepeatedObject]) -> Option<()> {
+    fn flatten_repeating(&mut self, text: &[u8], objects: &[RepeatedObject]) -> Option<()> {
         let FlatText { text: out, shared } = &mut self.layout;
         let mut firsts: Vec<usize> =
-            sharing::shareable_repetitions(again).map(|again| again.first_position).collect();
+            sharing::shareable_repetitions(objects).map(|object| object.first_position).collect();
         firsts.sort_unstable();
         firsts.dedup();
         let known = shared.first_occurrences.len();
         let (mut next, mut copied) = (firsts.iter().peekable(), 0);
         for RepeatedObject { position: at, first_position: first, length } in
-            sharing::shareable_repetitions(again)
+            sharing::shareable_repetitions(objects)
         {
             while let Some(first) = next.next_if(|first| *first < at) {
                 let place = out.len() + first.checked_sub(copied)?;

@@ -301,8 +301,10 @@ impl<'a> ObjectNumbering<'a> {
             return Some(None);
         }
         let same = |number: u32| {
-            let known = self.objects.get(number as usize);
-            known.is_some_and(|known| known.hash == hash && self.has_same_text(known, open.start, end, cuts))
+            let object = self.objects.get(number as usize);
+            object.is_some_and(|numbered_object| {
+                numbered_object.hash == hash && self.has_same_text(numbered_object, open.start, end, cuts)
+            })
         };
         let slot = match self.criterion {
             EqualityCriterion::KnownRepetitions => None,
@@ -334,8 +336,8 @@ impl<'a> ObjectNumbering<'a> {
     }
 
     /// Whether a numbered object has the same text.
-    fn has_same_text(&self, known: &NumberedObject, mut start: u32, end: u32, cuts: &[TextCut]) -> bool {
-        let CutSpan { start: mut place, end: last, cuts: range } = known.span.clone();
+    fn has_same_text(&self, object: &NumberedObject, mut start: u32, end: u32, cuts: &[TextCut]) -> bool {
+        let CutSpan { start: mut place, end: last, cuts: range } = object.span.clone();
         let others = self.cuts.get(range.start as usize..range.end as usize).unwrap_or_default();
         let alike = others.iter().zip(cuts).all(|(other, cut)| {
             let alike = other.number == cut.number

@@ -64,31 +64,31 @@ pub fn encode(tree: &JsonTree, form: DedupForm, limits: &DedupLimits) -> Option<
     if !(limits.min..=limits.max).contains(&length) {
         return None;
     }
-    let known = SharedValues::new(tree, length)?;
-    if known.saves_enough(length) {
+    let values = SharedValues::new(tree, length)?;
+    if values.saves_enough(length) {
         let shared = match tree {
             JsonTree::Repeating(..) => {
-                encode_flattened(tree, &known, form, EqualityCriterion::KnownRepetitions)
+                encode_flattened(tree, &values, form, EqualityCriterion::KnownRepetitions)
             }
-            _ => known.write_encoded(tree, form, length),
+            _ => values.write_encoded(tree, form, length),
         };
         if shared.is_some() {
             return shared;
         }
     }
     prefilter::is_promising(tree, length)
-        .then(|| encode_flattened(tree, &known, form, EqualityCriterion::SameText))?
+        .then(|| encode_flattened(tree, &values, form, EqualityCriterion::SameText))?
 }
 
 /// Encodes a value by way of a text that contains the known repetitions once.
 fn encode_flattened(
     tree: &JsonTree,
-    known: &SharedValues,
+    values: &SharedValues,
     form: DedupForm,
     equal: EqualityCriterion,
 ) -> Option<JsonTree> {
     let compact = |tidy| {
-        let layout = flatten::flatten(tree, known, tidy)?;
+        let layout = flatten::flatten(tree, values, tidy)?;
         let document = JsonDocument::from_checked(Bytes::from(layout.text)).ok()?;
         Some((document, layout.shared))
     };

@@ -19,16 +19,16 @@ const INVERSE_SHARE: u32 = 16;
 
 /// Whether a search in this text is likely to save enough.
 pub(crate) fn is_promising_text(text: &[u8]) -> bool {
-    let mut glance = ObjectStatistics::new(text.len());
-    glance.examine_text(text.get(..glance.remaining_bytes).unwrap_or(text));
-    glance.is_promising()
+    let mut statistics = ObjectStatistics::new(text.len());
+    statistics.examine_text(text.get(..statistics.remaining_bytes).unwrap_or(text));
+    statistics.is_promising()
 }
 
 /// Whether a search in a tree with this text length is likely to save enough.
 pub(crate) fn is_promising(tree: &JsonTree, length: usize) -> bool {
-    let mut glance = ObjectStatistics::new(length);
-    glance.examine_tree(tree);
-    glance.is_promising()
+    let mut statistics = ObjectStatistics::new(length);
+    statistics.examine_tree(tree);
+    statistics.is_promising()
 }
 
 /// The statistics of a value's objects.

@@ -36,8 +36,8 @@ impl SharedValues {
     /// Walks a tree with this text length. Returns `None` if the tree is too deep or has too many objects.
     pub(crate) fn new(tree: &JsonTree, length: usize) -> Option<Self> {
         let numbers = HashMap::with_capacity_and_hasher(length / 512, BuildHasherDefault::default());
-        let known = Self { occurrences: Vec::new(), visits: Vec::new(), saved_bytes: 0 };
-        let mut walk = SharingWalk { numbers, lengths: Vec::new(), shared_values: known };
+        let values = Self { occurrences: Vec::new(), visits: Vec::new(), saved_bytes: 0 };
+        let mut walk = SharingWalk { numbers, lengths: Vec::new(), shared_values: values };
         match tree {
             // The root array cannot contain itself, so other owners of its `Arc` do not mean repetition.
             JsonTree::Array(items) => walk.visit_items(items, DEPTH.checked_sub(1)?, true)?,
@@ -148,8 +148,8 @@ fn is_sole_owner(tree: &JsonTree) -> bool {
 }
 
 /// Returns the recorded repetitions that are long enough to be shared.
-pub(crate) fn shareable_repetitions(again: &[RepeatedObject]) -> impl Iterator<Item = &RepeatedObject> {
-    again.iter().filter(|again| again.length as u64 >= MIN_OBJECT_LENGTH)
+pub(crate) fn shareable_repetitions(objects: &[RepeatedObject]) -> impl Iterator<Item = &RepeatedObject> {
+    objects.iter().filter(|object| object.length as u64 >= MIN_OBJECT_LENGTH)
 }
 
 /// Whether a text contains a name that could begin with `$`, so that it needs a full search.
@@ -211,7 +211,7 @@ impl SharingWalk {
             JsonTree::Extended(text, members) => (text.len() as u64, members),
             JsonTree::Repeating(text, again) => {
                 self.shared_values.saved_bytes +=
-                    shareable_repetitions(again).map(|again| again.length as u64).sum::<u64>();
+                    shareable_repetitions(again).map(|object| object.length as u64).sum::<u64>();
                 return Some(text.len() as u64);
             }
         };
@@ -261,8 +261,8 @@ impl SharedValueWriter<'_> {
     fn write_value(&mut self, tree: &JsonTree, out: &mut Vec<u8>) -> usize {
         let Some(number) = self.visits.next_number(tree) else { return self.write_content(tree, out) };
         let is_shared = self.shared_values.occurrences.get(number).is_some_and(|times| *times > 1);
-        let fate = self.states.get(number).copied().unwrap_or(SharedValueState::Inline);
-        let entry = match fate {
+        let state = self.states.get(number).copied().unwrap_or(SharedValueState::Inline);
+        let entry = match state {
             SharedValueState::Shared(entry) => entry,
             // The walk did not enter the value again. It is short, which bounds its depth.
             SharedValueState::Inline => {
@@ -280,9 +280,9 @@ impl SharedValueWriter<'_> {
         self.entry_depths.get(entry as usize).copied().unwrap_or_default()
     }
 
-    fn set_state(&mut self, number: usize, fate: SharedValueState) {
-        if let Some(place) = self.states.get_mut(number) {
-            *place = fate;
+    fn set_state(&mut self, number: usize, state: SharedValueState) {
+        if let Some(value_state) = self.states.get_mut(number) {
+            *value_state = state;
         }
     }
 

@@ -172,18 +172,19 @@ fn values_that_share_memory_equal_values_with_the_same_text() {
     let post = |by: JsonTree| {
         JsonTree::Object(Arc::new([(name(), by), (Bytes::from_static(b"\"n\""), JsonTree::NULL)]))
     };
-    let one = post(ada());
+    let json_tree = post(ada());
     let spelt = post(JsonTree::Text(Bytes::from(ADA.to_owned())));
     let more: Arc<[json::TreeMember]> = Arc::new([(name(), ada())]);
     let extended = JsonTree::Extended(Bytes::from_static(br#"{ "title" : "On Engines" }"#), more);
     let short = JsonTree::Object(Arc::new([(name(), JsonTree::NULL)]));
-    let items = [ada(), one.clone(), one, spelt, extended.clone(), extended, short.clone(), short];
+    let items =
+        [ada(), json_tree.clone(), json_tree, spelt, extended.clone(), extended, short.clone(), short];
     let tree = JsonTree::Array(Arc::new(items));
     let mut plain = Vec::new();
     tree.write(&mut plain);
-    let known = SharedValues::new(&tree, tree.len()).unwrap();
+    let values = SharedValues::new(&tree, tree.len()).unwrap();
     let wire =
-        tree_text(&encode_flattened(&tree, &known, DedupForm::Json, EqualityCriterion::SameText).unwrap());
+        tree_text(&encode_flattened(&tree, &values, DedupForm::Json, EqualityCriterion::SameText).unwrap());
     let post = r#"{"by":{"$":0},"n":null}"#;
     let extended = r#"{"title":"On Engines","by":{"$":0}}"#;
     let short = r#"{"by":null}"#;
@@ -202,8 +203,8 @@ fn encodes_values_that_share_memory_without_a_search() {
     let spelt = JsonTree::Text(Bytes::from(ADA.to_owned()));
     let list = |items: &[&JsonTree]| JsonTree::Array(items.iter().copied().cloned().collect());
     let wire = |tree: &JsonTree, form| {
-        let known = SharedValues::new(tree, tree.len()).unwrap();
-        let pays = known.saves_enough(tree.len()).then(|| known.write_encoded(tree, form, tree.len()))?;
+        let values = SharedValues::new(tree, tree.len()).unwrap();
+        let pays = values.saves_enough(tree.len()).then(|| values.write_encoded(tree, form, tree.len()))?;
         pays.map(|tree| tree_text(&tree))
     };
     let tree = list(&[&post, &ada(), &post, &spelt]);
@@ -235,8 +236,8 @@ fn the_items_of_a_shared_list_are_known_repetitions() {
     };
     let tree =
         JsonTree::Array(Arc::new([author(br#"{"n":1}"#), author(br#"{"n":2}"#), author(br#"{"n":3}"#)]));
-    let known = SharedValues::new(&tree, tree.len()).unwrap();
-    let wire = tree_text(&known.write_encoded(&tree, DedupForm::Json, tree.len()).unwrap());
+    let values = SharedValues::new(&tree, tree.len()).unwrap();
+    let wire = tree_text(&values.write_encoded(&tree, DedupForm::Json, tree.len()).unwrap());
     assert_eq!(wire.matches("On Engines").count(), 1, "{wire}");
     assert_eq!(decode_string(&wire), tree_text(&tree));
 }
@@ -308,7 +309,7 @@ fn build_tree(
     if let Some((_, tree)) = known.iter().find(|(text, _)| text == node.text()) {
         return tree.clone();
     }
-    let made = match node.kind() {
+    let json_tree = match node.kind() {
         json::ValueKind::Array if built() => {
             JsonTree::Array(node.items().map(|item| build_tree(item, known, built)).collect())
         }
@@ -320,9 +321,9 @@ fn build_tree(
         _ => JsonTree::Text(node.slice()),
     };
     if built() {
-        known.push((node.text().to_vec(), made.clone()));
+        known.push((node.text().to_vec(), json_tree.clone()));
     }
-    made
+    json_tree
 }
 
 proptest! {
@@ -347,8 +348,8 @@ proptest! {
         let mut plain = Vec::new();
         tree.write(&mut plain);
         let plain = String::from_utf8(plain).unwrap();
-        let known = SharedValues::new(&tree, plain.len()).unwrap();
-        let searched = encode_flattened(&tree, &known, DedupForm::Json, EqualityCriterion::SameText).map(|wire| tree_text(&wire));
+        let values = SharedValues::new(&tree, plain.len()).unwrap();
+        let searched = encode_flattened(&tree, &values, DedupForm::Json, EqualityCriterion::SameText).map(|wire| tree_text(&wire));
         let text = JsonDocument::from_checked(Bytes::from(strip_spaces(&plain))).unwrap();
         let spelt = encode::encode(&text, &SharedParts::default(), DedupForm::Json, EqualityCriterion::SameText);
         prop_assert_eq!(&searched, &spelt.map(|wire| String::from_utf8(wire).unwrap()));
@@ -356,7 +357,7 @@ proptest! {
             prop_assert_eq!(decode_string(&wire), strip_spaces(&plain));
         }
         for form in [DedupForm::Json, DedupForm::GraphQl] {
-            let written = known.write_encoded(&tree, form, plain.len()).map(|tree| tree_text(&tree));
+            let written = values.write_encoded(&tree, form, plain.len()).map(|tree| tree_text(&tree));
             let encoded = encode(&tree, form, &ALL_SIZES).map(|tree| tree_text(&tree));
             for wire in [written, encoded].into_iter().flatten() {
                 prop_assert_eq!(strip_spaces(&decode_string(&wire)), strip_spaces(&plain));

@@ -40,18 +40,18 @@ pub(crate) fn write_span<'a>(
     span: &'a CutSpan,
     fill: impl Fn(u32) -> CutReplacement<'a>,
 ) {
-    let mut open = vec![span.clone()];
-    while let Some(CutSpan { start, end, cuts: left }) = open.last_mut() {
+    let mut spans = vec![span.clone()];
+    while let Some(CutSpan { start, end, cuts: left }) = spans.last_mut() {
         let cut = left.next().and_then(|number| cuts.get(number as usize));
         let stop = cut.map_or(*end, |cut| cut.start);
         out.extend_from_slice(text.get(*start as usize..stop as usize).unwrap_or_default());
         let Some(cut) = cut else {
-            open.pop();
+            spans.pop();
             continue;
         };
         *start = cut.end;
         match fill(cut.number) {
-            CutReplacement::Span(span) => open.push(span.clone()),
+            CutReplacement::Span(span) => spans.push(span.clone()),
             CutReplacement::Reference(entry) => write_reference(out, entry),
             CutReplacement::Text(text) => out.extend_from_slice(text.as_bytes()),
         }

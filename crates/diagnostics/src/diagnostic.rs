@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn resolves_spans_to_lines_and_columns() {
-        let found =
+        let diagnostic =
             Diagnostic::in_text(TestKind, 4..5, "it is wrong", "here", "").resolve_span("a.sjs", "ab\ncd");
-        assert_eq!(found.to_string(), "a.sjs:2:2: it is wrong (test-kind)");
+        assert_eq!(diagnostic.to_string(), "a.sjs:2:2: it is wrong (test-kind)");
     }
 
     #[test]

@@ -18,12 +18,12 @@ impl Diagnostic {
         marks.extend(
             related.map(|label| UnderlinedRange::new(&lines, &label.location.span(), &label.text, '-')),
         );
-        let place = lines.position(span.start);
+        let position = lines.position(span.start);
         let width = marks.iter().map(|mark| mark.line).max().unwrap_or(1).to_string().len();
         let mut text =
             format!("{}[{}]: {}\n", self.severity.name(), self.code.unwrap_or_default(), self.message);
         marks.sort_by_key(|mark| (mark.line, mark.column));
-        let _ = writeln!(text, "{:width$}--> {file}:{place}\n{:width$} |", "", "");
+        let _ = writeln!(text, "{:width$}--> {file}:{position}\n{:width$} |", "", "");
         let mut last = None;
         for mark in &marks {
             mark.write(&mut text, &lines, width, last);

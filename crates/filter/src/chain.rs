@@ -39,9 +39,9 @@ impl FilterChain {
     ) -> Result<Self, Vec<RefusedFilter>> {
         let mut plugins = Vec::with_capacity(config.len());
         let mut refused = Vec::new();
-        for (index, entry) in config.iter().enumerate() {
-            match FilterPlugin::new(filters, entry, folder, services) {
-                Ok(plugin) => plugins.push((entry.priority, Arc::new(plugin))),
+        for (index, filter_config) in config.iter().enumerate() {
+            match FilterPlugin::new(filters, filter_config, folder, services) {
+                Ok(plugin) => plugins.push((filter_config.priority, Arc::new(plugin))),
                 Err(reason) => {
                     refused.push(RefusedFilter {
                         pointer: format!("/{index}{}", reason.config_pointer()),

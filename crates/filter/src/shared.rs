@@ -128,11 +128,11 @@ impl SharedQueues {
             Some(id) => id,
             None if name.len() > MAX_NAME => return Err(HostStatus::BadArgument),
             None => {
-                let held = inner.usage.entry(vm_id.to_owned()).or_default();
-                if held.queues >= MAX_QUEUES {
+                let queue_use = inner.usage.entry(vm_id.to_owned()).or_default();
+                if queue_use.queues >= MAX_QUEUES {
                     return Err(HostStatus::InternalFailure);
                 }
-                held.queues += 1;
+                queue_use.queues += 1;
                 inner.queues.push(SharedQueue { vm_id: vm_id.to_owned(), ..SharedQueue::default() });
                 let id = u32::try_from(inner.queues.len()).map_err(|_| HostStatus::InternalFailure)?;
                 inner.by_name.insert((vm_id.to_owned(), name.to_owned()), id);
@@ -140,7 +140,9 @@ impl SharedQueues {
             }
         };
         let queue = inner.queue(id)?;
-        queue.consumers.retain(|known| known.instance.has_receiver() && !known.is_superseded_by(&consumer));
+        queue.consumers.retain(|queue_consumer| {
+            queue_consumer.instance.has_receiver() && !queue_consumer.is_superseded_by(&consumer)
+        });
         queue.consumers.push_back(consumer);
         if queue.consumers.len() > MAX_CONSUMERS {
             queue.consumers.pop_front();
@@ -151,8 +153,8 @@ impl SharedQueues {
     /// Removes a root context, or all root contexts of an instance, from the consumers.
     pub(crate) fn remove_consumers(&self, instance: &InstanceHandle, root: Option<u32>) {
         for queue in &mut lock(&self.inner).queues {
-            queue.consumers.retain(|known| {
-                !known.instance.is_same(instance) || root.is_some_and(|root| known.root != root)
+            queue.consumers.retain(|consumer| {
+                !consumer.instance.is_same(instance) || root.is_some_and(|root| consumer.root != root)
             });
         }
     }
@@ -164,12 +166,12 @@ impl SharedQueues {
     /// Appends an item and notifies one of the consumers.
     pub(crate) fn enqueue(self: &Arc<Self>, id: u32, item: Bytes) -> Result<(), HostStatus> {
         let mut inner = lock(&self.inner);
-        let (queue, held) = inner.queue_and_usage(id)?;
-        let bytes = held.bytes + item.len() + ITEM_OVERHEAD;
+        let (queue, queue_use) = inner.queue_and_usage(id)?;
+        let bytes = queue_use.bytes + item.len() + ITEM_OVERHEAD;
         if bytes > MAX_BYTES {
             return Err(HostStatus::InternalFailure);
         }
-        held.bytes = bytes;
+        queue_use.bytes = bytes;
         queue.items.push_back(item);
         let consumer = queue.next_consumer();
         drop(inner);
@@ -193,18 +195,18 @@ impl SharedQueues {
     }
 
     /// Removes a consumer that is gone, and returns the next one if items are left.
-    fn other_consumer(&self, id: u32, gone: &QueueConsumer) -> Option<QueueConsumer> {
+    fn other_consumer(&self, id: u32, queue_consumer: &QueueConsumer) -> Option<QueueConsumer> {
         let mut inner = lock(&self.inner);
         let queue = inner.queue(id).ok()?;
-        queue.consumers.retain(|consumer| !consumer.is_same_root(gone));
+        queue.consumers.retain(|consumer| !consumer.is_same_root(queue_consumer));
         if queue.items.is_empty() { None } else { queue.next_consumer() }
     }
 
     pub(crate) fn dequeue(&self, id: u32) -> Result<Bytes, HostStatus> {
         let mut inner = lock(&self.inner);
-        let (queue, held) = inner.queue_and_usage(id)?;
+        let (queue, queue_use) = inner.queue_and_usage(id)?;
         let item = queue.items.pop_front().ok_or(HostStatus::Empty)?;
-        held.bytes = held.bytes.saturating_sub(item.len() + ITEM_OVERHEAD);
+        queue_use.bytes = queue_use.bytes.saturating_sub(item.len() + ITEM_OVERHEAD);
         Ok(item)
     }
 
@@ -212,7 +214,7 @@ impl SharedQueues {
     #[cfg(test)]
     pub(crate) fn size(&self) -> (usize, usize) {
         let inner = lock(&self.inner);
-        (inner.queues.len(), inner.usage.values().map(|held| held.bytes).sum())
+        (inner.queues.len(), inner.usage.values().map(|queue_use| queue_use.bytes).sum())
     }
 }
 
@@ -229,8 +231,8 @@ impl SharedQueuesInner {
     fn queue_and_usage(&mut self, id: u32) -> Result<(&mut SharedQueue, &mut QueueUse), HostStatus> {
         let index = (id as usize).checked_sub(1).ok_or(HostStatus::NotFound)?;
         let queue = self.queues.get_mut(index).ok_or(HostStatus::NotFound)?;
-        let held = self.usage.get_mut(&queue.vm_id).ok_or(HostStatus::NotFound)?;
-        Ok((queue, held))
+        let queue_use = self.usage.get_mut(&queue.vm_id).ok_or(HostStatus::NotFound)?;
+        Ok((queue, queue_use))
     }
 }
 

@@ -76,9 +76,9 @@ impl AdminListener {
         let listener = listener.into_tokio()?;
         let address: SocketAddr = listener.local_addr()?;
         tracing::info!(%address, "admin listening");
-        let seen =
+        let admin_state =
             AdminState { hosts: gateway.admin_hosts(), gateway, process: Arc::new(ProcessStats::new()) };
-        Ok(Self { listener, state: Arc::new(seen) })
+        Ok(Self { listener, state: Arc::new(admin_state) })
     }
 
     /// Returns the address that is listened on.
@@ -104,13 +104,13 @@ impl AdminListener {
     }
 }
 
-async fn serve_connection<S>(stream: S, seen: Arc<AdminState>, place: OwnedSemaphorePermit)
+async fn serve_connection<S>(stream: S, state: Arc<AdminState>, place: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let service = service_fn(move |request| {
-        let seen = Arc::clone(&seen);
-        async move { Ok::<_, Infallible>(seen.handle_request(&request).await) }
+        let admin_state = Arc::clone(&state);
+        async move { Ok::<_, Infallible>(admin_state.handle_request(&request).await) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD);

@@ -129,7 +129,7 @@ impl<'a> GatewayBuilder<'a> {
         openapi_documents::log_findings(&documents);
         let compiled = script_routes::read_scripts(config).map_err(BuildError::Config)?;
         script_routes::log_warnings(&compiled);
-        let declared = aggregate_routes::read_declarations(config).map_err(BuildError::Config)?;
+        let parsed_declarations = aggregate_routes::read_declarations(config).map_err(BuildError::Config)?;
         let graphqls = graphql_routes::read_inputs(config).map_err(BuildError::Config)?;
         let offload = match previous {
             Some(pipeline) => pipeline.offload.clone(),
@@ -155,7 +155,7 @@ impl<'a> GatewayBuilder<'a> {
             filters,
             scripts,
             compiled_scripts: compiled,
-            declarations: declared,
+            declarations: parsed_declarations,
             graphql_inputs: graphqls,
             schemas: previous.map(|pipeline| Arc::clone(&pipeline.schemas)).unwrap_or_default(),
             deployed_scripts: script_runtime::DeployedNames::default(),
@@ -171,14 +171,14 @@ impl<'a> GatewayBuilder<'a> {
         config: &GatewayConfig,
         metrics: &GatewayMetrics,
     ) -> Result<RouteTable, BuildError> {
-        let (mut routes, mut wrong) = (Vec::new(), Diagnostics::default());
-        let own = Arc::new(OwnHosts::new(&config.listen));
+        let (mut routes, mut diagnostics) = (Vec::new(), Diagnostics::default());
+        let hosts = Arc::new(OwnHosts::new(&config.listen));
         for (index, route) in config.routes.iter().enumerate() {
-            let origins = AllowedOrigins::new(route.cors.as_ref().or(config.cors.as_ref()), &own);
+            let origins = AllowedOrigins::new(route.cors.as_ref().or(config.cors.as_ref()), &hosts);
             let pointer = format!("/routes/{index}");
             match self
                 .build_handler(index, &pointer, route)
-                .and_then(|way| Ok((way, self.build_filter_chain(&pointer, route)?)))
+                .and_then(|route_handler| Ok((route_handler, self.build_filter_chain(&pointer, route)?)))
             {
                 Ok((way, filters)) => routes.push(RouteEntry {
                     metrics: metrics.route(&route.path, way.name()),
@@ -193,25 +193,25 @@ impl<'a> GatewayBuilder<'a> {
                     filters,
                     handler: way,
                 }),
-                Err(mistakes) => wrong.extend_unique(mistakes),
+                Err(mistakes) => diagnostics.extend_unique(mistakes),
             }
         }
-        if !wrong.is_empty() {
-            return Err(BuildError::Config(wrong.into_vec()));
+        if !diagnostics.is_empty() {
+            return Err(BuildError::Config(diagnostics.into_vec()));
         }
-        let elsewhere = AllowedOrigins::new(config.cors.as_ref(), &own);
+        let allowed_origins = AllowedOrigins::new(config.cors.as_ref(), &hosts);
         let catalogues = ApiCatalogue::for_routes(routes.iter().map(|route| (&*route.path, &route.handler)))
             .into_iter()
             .map(|catalogue| RouteEntry {
                 metrics: metrics.route(catalogue.path(), RouteHandler::CATALOGUE),
                 path: catalogue.path().into(),
-                origins: elsewhere.clone(),
+                origins: allowed_origins.clone(),
                 limits: RouteLimitsConfig::default(),
                 encoding: EncodingConfigState::without_dedup(config.compress.as_ref(), true),
                 filters: None,
                 handler: RouteHandler::Catalogue(catalogue),
             });
-        RouteTable::new(routes, catalogues.collect(), elsewhere).map_err(|(index, clash)| {
+        RouteTable::new(routes, catalogues.collect(), allowed_origins).map_err(|(index, clash)| {
             let pointer = format!("/routes/{index}/path");
             BuildError::Config(vec![self.source.mistake(&pointer, clash.to_string(), None)])
         })
@@ -224,13 +224,15 @@ impl<'a> GatewayBuilder<'a> {
         route: &RouteConfig,
     ) -> Result<RouteHandler, Vec<Diagnostic>> {
         if let (Some(config), Some(scripts)) = (&route.script, &self.scripts)
-            && let Some(compiled) = self.compiled_scripts.iter().find(|compiled| compiled.route == index)
+            && let Some(compiled_script) =
+                self.compiled_scripts.iter().find(|compiled| compiled.route == index)
         {
-            let (services, deployed, folder) = (&self.services, &self.deployed_scripts, self.source.folder());
+            let (services, names, folder) = (&self.services, &self.deployed_scripts, self.source.folder());
             let path = &route.normal_path();
-            let ground = script_runtime::ScriptRouteContext { path, services, scripts, deployed, folder };
-            let (program, text) = (compiled.program.clone(), compiled.text.clone());
-            let script = script_runtime::ScriptRoute::build(program, text, config.options(), &ground);
+            let context =
+                script_runtime::ScriptRouteContext { path, services, scripts, deployed: names, folder };
+            let (program, text) = (compiled_script.program.clone(), compiled_script.text.clone());
+            let script = script_runtime::ScriptRoute::build(program, text, config.options(), &context);
             let pointer = format!("{pointer}/script");
             return script
                 .map(Box::new)
@@ -247,11 +249,16 @@ impl<'a> GatewayBuilder<'a> {
                 .map_err(|problems| self.source.resolve(&pointer, problems));
         }
         if let Some(config) = &route.aggregate
-            && let Some(declared) = self.declarations.iter().find(|declared| declared.route == index)
+            && let Some(declaration) =
+                self.declarations.iter().find(|parsed_declaration| parsed_declaration.route == index)
         {
             let (services, documents, offload) = (&self.services, &self.documents, &self.offload);
-            let ground = aggregate::AggregateContext { path: &route.path, services, documents, offload };
-            return declared.build_aggregate(config, &ground).map(Arc::new).map(RouteHandler::Aggregate);
+            let aggregate_context =
+                aggregate::AggregateContext { path: &route.path, services, documents, offload };
+            return declaration
+                .build_aggregate(config, &aggregate_context)
+                .map(Arc::new)
+                .map(RouteHandler::Aggregate);
         }
         if let Some(config) = &route.graphql {
             let shared = graphql_routes::SharedGraphqlState {

@@ -451,9 +451,10 @@ fn validate_config(
     // Further mistakes in a value whose `${...}` could not be resolved would only repeat the problem.
     let unfilled: Vec<_> = mistakes.iter().map(|mistake| mistake.location.line_and_column()).collect();
     mistakes.extend(renamed_keys::apply_renames(renamed_keys::CONFIG, &mut value, source));
-    let (wrong, warnings) = check::check(&value, source);
-    let found =
-        schema::validate(&value, source, &schema::schema_for::<GatewayConfig>()).into_iter().chain(wrong);
+    let (diagnostics, warnings) = check::check(&value, source);
+    let found = schema::validate(&value, source, &schema::schema_for::<GatewayConfig>())
+        .into_iter()
+        .chain(diagnostics);
     warnings.into_iter().for_each(|warning| source.warn(warning));
     mistakes.extend(found.filter(|mistake| !unfilled.contains(&mistake.location.line_and_column())));
     companion_files::deserialise(value, source, mistakes)

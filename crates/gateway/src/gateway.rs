@@ -63,14 +63,14 @@ impl Gateway {
     /// If its thread can't be started.
     pub fn log_to(self, sink: Box<dyn Write + Send>) -> Result<Self, BuildError> {
         let log = Arc::new(LogWriter::new(sink)?);
-        self.active_config.update_telemetry(|audience| audience.log = Some(log));
+        self.active_config.update_telemetry(|telemetry| telemetry.log = Some(log));
         Ok(self)
     }
 
     /// Calls `watch` for every request, after the last byte of its response. It must not block.
     #[must_use]
     pub fn on_request(self, watch: impl Fn(CompletedRequest) + Send + Sync + 'static) -> Self {
-        self.active_config.update_telemetry(|audience| audience.observer = Some(Arc::new(watch)));
+        self.active_config.update_telemetry(|telemetry| telemetry.observer = Some(Arc::new(watch)));
         self
     }
 

@@ -156,8 +156,8 @@ async fn handle_accept_error(error: &io::Error) {
 }
 
 /// Waits for the phase, and releases the channel's lock at once.
-async fn wait_for_phase(phase: &mut watch::Receiver<DrainPhase>, wanted: DrainPhase) {
-    let _ = phase.wait_for(|phase| *phase >= wanted).await;
+async fn wait_for_phase(phase: &mut watch::Receiver<DrainPhase>, drain_phase: DrainPhase) {
+    let _ = phase.wait_for(|phase| *phase >= drain_phase).await;
 }
 
 #[cfg(test)]

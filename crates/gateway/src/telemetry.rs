@@ -34,18 +34,18 @@ impl Telemetry {
     /// # Errors
     /// If the thread of the access log can't be started.
     pub(crate) fn from_config(config: &GatewayConfig, previous: Option<&Self>) -> io::Result<Self> {
-        let mut audience = previous.cloned().unwrap_or_default();
+        let mut telemetry = previous.cloned().unwrap_or_default();
         if !config.log.access {
-            audience.log = None;
-        } else if audience.log.is_none() {
-            audience.log = Some(Arc::new(LogWriter::new(Box::new(io::stderr()))?));
+            telemetry.log = None;
+        } else if telemetry.log.is_none() {
+            telemetry.log = Some(Arc::new(LogWriter::new(Box::new(io::stderr()))?));
         }
-        let kept = audience.tracer.take();
-        audience.tracer = config.traces.as_ref().and_then(|traces| {
-            let kept = kept.filter(|tracer| tracer.has_config(traces));
-            kept.or_else(|| RequestTracer::new(traces, Arc::clone(&audience.metrics.spans)).map(Arc::new))
+        let request_tracer = telemetry.tracer.take();
+        telemetry.tracer = config.traces.as_ref().and_then(|traces| {
+            let kept = request_tracer.filter(|tracer| tracer.has_config(traces));
+            kept.or_else(|| RequestTracer::new(traces, Arc::clone(&telemetry.metrics.spans)).map(Arc::new))
         });
-        Ok(audience)
+        Ok(telemetry)
     }
 
     /// Flushes the traces and the access log when the gateway stops.

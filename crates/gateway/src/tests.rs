@@ -31,7 +31,7 @@ routes:
 
 #[tokio::test]
 async fn the_route_determines_the_path_that_the_service_receives() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for (asked, seen) in [
         ("/echo/a/b?c=d", "/a/b?c=d"),
         ("/echo/", "/"),
@@ -39,7 +39,7 @@ async fn the_route_determines_the_path_that_the_service_receives() {
         ("/exact?x=1", "/exact?x=1"),
         ("/whole/a", "/whole/a"),
     ] {
-        let answer = rig.send_request(get(asked)).await;
+        let answer = fixture.send_request(get(asked)).await;
         assert_eq!(
             (answer.status(), answer.json()["path"].as_str()),
             (StatusCode::OK, Some(seen)),
@@ -50,9 +50,9 @@ async fn the_route_determines_the_path_that_the_service_receives() {
 
 #[tokio::test]
 async fn a_path_without_a_route_is_a_problem_document() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for path in ["/", "/echo", "/exact/", "/exact/x", "/nowhere"] {
-        let answer = rig.send_request(get(path)).await;
+        let answer = fixture.send_request(get(path)).await;
         assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
         assert_eq!(answer.header("content-type"), "application/problem+json");
         let document = answer.json();
@@ -66,10 +66,10 @@ async fn a_path_without_a_route_is_a_problem_document() {
 
 #[tokio::test]
 async fn serves_both_versions_of_http_on_one_port() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    assert_eq!(rig.send_request(get("/echo/one")).await.json()["path"], "/one");
-    assert_eq!(rig.send_http2(get("/echo/two")).await.json()["path"], "/two");
-    let sent = rig.send_http2(post("/echo/three", "a body")).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    assert_eq!(fixture.send_request(get("/echo/one")).await.json()["path"], "/one");
+    assert_eq!(fixture.send_http2(get("/echo/two")).await.json()["path"], "/two");
+    let sent = fixture.send_http2(post("/echo/three", "a body")).await;
     assert_eq!(
         (sent.json()["method"].as_str(), sent.json()["body"].as_str()),
         (Some("POST"), Some("a body"))
@@ -78,14 +78,14 @@ async fn serves_both_versions_of_http_on_one_port() {
 
 #[tokio::test]
 async fn refuses_bodies_over_the_limit() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let gateway_fixture = GatewayFixture::new(CONFIG).await;
     let large = "x".repeat(2000);
     for chunked in [false, true] {
         let mut request = post("/echo/x", &large);
         if chunked {
             *request.body_mut() = fixture::chunked_body(&large);
         }
-        let answer = rig.send_request(request).await;
+        let answer = gateway_fixture.send_request(request).await;
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE, "chunked: {chunked}");
         assert_eq!(answer.json()["code"], "body-too-large");
     }
@@ -93,8 +93,8 @@ async fn refuses_bodies_over_the_limit() {
 
 #[tokio::test]
 async fn reports_an_unreachable_service_as_its_fault() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let answer = rig.send_request(get("/gone/x")).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let answer = fixture.send_request(get("/gone/x")).await;
     assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
     assert!(answer.json()["detail"].as_str().is_some_and(|detail| detail.contains("gone")));
 }
@@ -126,17 +126,17 @@ fn from_page(
 
 #[tokio::test]
 async fn allowed_origins_can_read_responses_and_errors() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for origin in ["https://shop.example.org", "http://localhost:5173", "http://localhost"] {
-        let answer = rig.send_request(from_page(get("/open/x"), origin)).await;
+        let answer = fixture.send_request(from_page(get("/open/x"), origin)).await;
         assert_eq!(answer.header("access-control-allow-origin"), origin);
         assert!(answer.header("access-control-expose-headers").contains("server-timing"));
         assert_eq!(answer.header("vary"), "origin");
     }
-    let error = rig.send_request(from_page(post("/open/x", &"x".repeat(70)), "http://localhost:1")).await;
+    let error = fixture.send_request(from_page(post("/open/x", &"x".repeat(70)), "http://localhost:1")).await;
     assert_eq!(error.header("access-control-allow-origin"), "http://localhost:1");
     for origin in ["https://shop.example.org.evil.example", "http://localhost.evil:80", "null"] {
-        let answer = rig.send_request(from_page(get("/open/x"), origin)).await;
+        let answer = fixture.send_request(from_page(get("/open/x"), origin)).await;
         assert_eq!((answer.header("access-control-allow-origin"), answer.header("vary")), ("", "origin"));
     }
 }
@@ -153,7 +153,7 @@ routes:
   - { path: /small, proxy: echo, limits: { request_body: 1B } }
   - { path: /shut, proxy: echo, cors: { origins: ['https://other.example.org'] } }
 ";
-    let rig = GatewayFixture::new(text).await;
+    let fixture = GatewayFixture::new(text).await;
     let requests = [
         (get("/nowhere"), 404),
         (get("/gone"), 502),
@@ -162,7 +162,7 @@ routes:
     ];
     for (request, status) in requests {
         let path = request.uri().path().to_owned();
-        let answer = rig.send_request(from_page(request, origin)).await;
+        let answer = fixture.send_request(from_page(request, origin)).await;
         assert_eq!(
             (answer.status().as_u16(), answer.header("content-type")),
             (status, "application/problem+json")
@@ -172,11 +172,11 @@ routes:
         assert!(answer.header("access-control-expose-headers").contains("x-total"), "{path}");
     }
     for path in ["/shut", "/nowhere"] {
-        let answer = rig.send_request(from_page(get(path), "https://third.example.org")).await;
+        let answer = fixture.send_request(from_page(get(path), "https://third.example.org")).await;
         assert_eq!((answer.header("access-control-allow-origin"), answer.header("vary")), ("", "origin"));
     }
     assert_eq!(
-        rig.send_request(from_page(get("/shut"), origin)).await.header("access-control-allow-origin"),
+        fixture.send_request(from_page(get("/shut"), origin)).await.header("access-control-allow-origin"),
         ""
     );
 }
@@ -189,31 +189,31 @@ routes:
   - { path: '/ours/*', proxy: echo, cors: { origins: ['https://shop.example.org'] } }
   - { path: '/theirs/*', proxy: echo }
 ";
-    let rig = GatewayFixture::new(text).await;
+    let fixture = GatewayFixture::new(text).await;
     let evil = "https://evil.example";
-    let answer = rig.send_request(from_page(get("/ours/any-origin"), evil)).await;
+    let answer = fixture.send_request(from_page(get("/ours/any-origin"), evil)).await;
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.header("access-control-allow-origin"), "");
     assert_eq!(answer.header("access-control-allow-credentials"), "");
-    let answer = rig.send_request(from_page(get("/theirs/any-origin"), evil)).await;
+    let answer = fixture.send_request(from_page(get("/theirs/any-origin"), evil)).await;
     assert_eq!(answer.header("access-control-allow-origin"), evil);
 }
 
 #[tokio::test]
 async fn answers_preflights_for_allowed_origins_only() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     let preflight = |origin: &str| {
         let mut request = from_page(get("/open/x"), origin);
         *request.method_mut() = Method::OPTIONS;
         request.headers_mut().insert(header::ACCESS_CONTROL_REQUEST_METHOD, "POST".parse().unwrap());
         request
     };
-    let answer = rig.send_request(preflight("http://localhost:3000")).await;
+    let answer = fixture.send_request(preflight("http://localhost:3000")).await;
     assert_eq!(answer.status(), StatusCode::NO_CONTENT);
     assert!(answer.header("access-control-allow-headers").contains("orfa-input"));
     assert!(answer.header("access-control-allow-methods").contains("QUERY"));
     assert_eq!(answer.header("access-control-max-age"), "3600");
-    let refused = rig.send_request(preflight("https://evil.example")).await;
+    let refused = fixture.send_request(preflight("https://evil.example")).await;
     assert_eq!(
         (refused.status(), refused.json()["code"].as_str()),
         (StatusCode::FORBIDDEN, Some("origin-forbidden"))
@@ -226,25 +226,25 @@ async fn never_runs_programs_for_foreign_origins() {
 services: { echo: { url: 'http://UPSTREAM' } }
 routes: [{ path: /query, query: { services: [echo] }, cors: { origins: ['https://shop.example.org'] } }]
 ";
-    let rig = GatewayFixture::new(config).await;
+    let fixture = GatewayFixture::new(config).await;
     for origin in ["https://evil.example", "null", "https://shop.example.org:8443"] {
-        let answer = rig.send_request(from_page(post("/query", "x"), origin)).await;
+        let answer = fixture.send_request(from_page(post("/query", "x"), origin)).await;
         assert_eq!(answer.json()["code"], "origin-forbidden", "{origin}");
     }
-    let own = format!("http://{}", rig.address);
+    let own = format!("http://{}", fixture.address);
     for origin in ["https://shop.example.org", &own] {
-        let answer = rig.send_request(from_page(post("/query", "x"), origin)).await;
+        let answer = fixture.send_request(from_page(post("/query", "x"), origin)).await;
         assert_ne!(answer.status(), StatusCode::FORBIDDEN, "{origin}");
     }
 }
 
 #[tokio::test]
 async fn writes_an_access_log_line_for_every_request() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    rig.send_request(post("/echo/x?secret=1", "four")).await;
-    rig.send_request(get("/nowhere\"")).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    fixture.send_request(post("/echo/x?secret=1", "four")).await;
+    fixture.send_request(get("/nowhere\"")).await;
     let lines: Vec<Value> =
-        rig.end().await.log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        fixture.end().await.log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let [passed, lost] = lines.as_slice() else { panic!("{lines:?}") };
     assert_eq!((passed["method"].as_str(), passed["path"].as_str()), (Some("POST"), Some("/echo/x")));
     assert_eq!((passed["status"].as_u64(), passed["route"].as_str()), (Some(200), Some("/echo/*")));
@@ -257,33 +257,36 @@ async fn writes_an_access_log_line_for_every_request() {
 #[tokio::test]
 async fn notifies_the_observer_of_every_request() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let rig = GatewayFixture::with_observer(CONFIG, move |seen| drop(tell.send(seen))).await;
-    rig.send_request(get("/echo/x")).await;
-    let seen = told.recv().await.unwrap();
-    assert_eq!((seen.path.as_str(), seen.status, seen.code), ("/echo/x", StatusCode::OK, None));
-    assert_eq!(seen.upstream_calls.len(), 1);
+    let fixture = GatewayFixture::with_observer(CONFIG, move |request| drop(tell.send(request))).await;
+    fixture.send_request(get("/echo/x")).await;
+    let completed_request = told.recv().await.unwrap();
+    assert_eq!(
+        (completed_request.path.as_str(), completed_request.status, completed_request.code),
+        ("/echo/x", StatusCode::OK, None)
+    );
+    assert_eq!(completed_request.upstream_calls.len(), 1);
 }
 
 #[tokio::test]
 async fn a_drain_finishes_requests_in_flight_and_accepts_no_new_ones() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let slow = tokio::spawn(rig.send_detached(get("/echo/wait")));
-    rig.upstream.wait_until_arrived().await;
-    let idle = rig.connect().await;
-    rig.stop();
+    let gateway_fixture = GatewayFixture::new(CONFIG).await;
+    let slow = tokio::spawn(gateway_fixture.send_detached(get("/echo/wait")));
+    gateway_fixture.upstream.wait_until_arrived().await;
+    let idle = gateway_fixture.connect().await;
+    gateway_fixture.stop();
     fixture::wait_until_closed(idle).await;
-    rig.upstream.release();
+    gateway_fixture.upstream.release();
     assert_eq!(slow.await.unwrap().status(), StatusCode::OK);
-    assert!(tokio::net::TcpStream::connect(rig.address).await.is_err());
-    assert_eq!(rig.end().await.drained.cut_off_connections, 0);
+    assert!(tokio::net::TcpStream::connect(gateway_fixture.address).await.is_err());
+    assert_eq!(gateway_fixture.end().await.drained.cut_off_connections, 0);
 }
 
 #[tokio::test]
 async fn a_drain_ends_after_its_timeout() {
-    let rig = GatewayFixture::new(&format!("{CONFIG}\ndrain: {{ timeout: 1ms }}")).await;
-    let slow = tokio::spawn(rig.try_send_detached(get("/echo/wait")));
-    rig.upstream.wait_until_arrived().await;
-    let end = rig.end().await;
+    let fixture = GatewayFixture::new(&format!("{CONFIG}\ndrain: {{ timeout: 1ms }}")).await;
+    let slow = tokio::spawn(fixture.try_send_detached(get("/echo/wait")));
+    fixture.upstream.wait_until_arrived().await;
+    let end = fixture.end().await;
     assert_eq!(end.drained.cut_off_connections, 1);
     assert!(slow.await.unwrap().is_none());
     assert!(end.log.contains("\"status\":499,\"ended\":\"early\""), "{}", end.log);

@@ -104,7 +104,7 @@ impl GraphqlRoute {
     ///
     /// # Errors
     /// See `docs/errors.md`, "Of GraphQL".
-    pub fn new(config: &GraphqlConfig, ground: GraphqlRouteContext<'_>) -> Result<Self, Vec<Diagnostic>> {
+    pub fn new(config: &GraphqlConfig, context: GraphqlRouteContext<'_>) -> Result<Self, Vec<Diagnostic>> {
         let GraphqlRouteContext {
             services,
             documents,
@@ -114,7 +114,7 @@ impl GraphqlRoute {
             document_files: listed,
             schemas,
             offload,
-        } = ground;
+        } = context;
         let from = match supergraph {
             Some((file, text)) => TypesOrigin::Supergraph(file, text, remotes.clone()),
             None => TypesOrigin::Services(schema_inputs::schema_origins(
@@ -265,10 +265,10 @@ impl GraphqlRouteInner {
         let (route, remote) = (Arc::clone(self), remote.clone());
         let (kind, payer) = ("graphql-schema", QuotaKey::new(&"graphql-schema").exempt());
         let deadline = Instant::now() + SCHEMA_TIMEOUT;
-        let asked = self
+        let future = self
             .offload
             .make_movable(kind, payer, deadline, async move { route.introspect_and_build(&remote).await });
-        asked.await.unwrap_or_else(|error| Err(error.to_string()))
+        future.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     async fn introspect_and_build(&self, remote: &IntrospectedService) -> Result<(), String> {

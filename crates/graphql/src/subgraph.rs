@@ -187,11 +187,11 @@ impl BatchStrategy {
     /// The fields of the key that the calls need, without repetition.
     #[must_use]
     pub fn needed_fields(&self) -> Vec<&str> {
-        let (ask, joined) = match self {
+        let (call, joined) = match self {
             Self::KeyBatches(ask, joined) | Self::WholeList(ask, joined) => (ask, Some(joined)),
             Self::PerObject(ask) => (ask, None),
         };
-        let sources: Vec<&ParameterSource> = match ask {
+        let sources: Vec<&ParameterSource> = match call {
             BoundCall::Rest(operation) => {
                 operation.parameters.iter().map(|parameter| &parameter.source).collect()
             }

@@ -144,15 +144,15 @@ impl JsonDocument {
     /// text.
     #[must_use]
     #[inline]
-    pub fn node_by_id(&self, spot: NodeId) -> Option<JsonNode<'_>> {
-        JsonNode::from_id(self, spot)
+    pub fn node_by_id(&self, node_id: NodeId) -> Option<JsonNode<'_>> {
+        JsonNode::from_id(self, node_id)
     }
 
     /// Returns the members of an object, beginning with the member at this spot, as returned by
     /// [`ObjectMembers::next_node_id`].
     #[must_use]
-    pub fn members_at(&self, spot: NodeId) -> ObjectMembers<'_> {
-        ObjectMembers::from_id(self, spot)
+    pub fn members_at(&self, node_id: NodeId) -> ObjectMembers<'_> {
+        ObjectMembers::from_id(self, node_id)
     }
 
     /// The index entry of the first container that begins at `start` or later.
@@ -179,8 +179,8 @@ impl JsonDocument {
         });
         let first =
             stretches.get(start / STRETCH_LENGTH).map_or(self.containers.len(), |first| *first as usize);
-        let rest = self.containers.get(first..).unwrap_or_default();
-        first + rest.iter().take_while(|container| (container.start as usize) < start).count()
+        let containers = self.containers.get(first..).unwrap_or_default();
+        first + containers.iter().take_while(|container| (container.start as usize) < start).count()
     }
 
     /// The maximum memory of the index in bytes, excluding the text.

@@ -287,27 +287,27 @@ impl TreePieces {
     /// Writes the text before the next value and returns that value. Returns `None` if the value was short
     /// and has been written too, or if the container was closed.
     fn next_child(&mut self) -> Option<JsonTree> {
-        let open = self.open_containers.last_mut()?;
-        let (name, value, close) = match &open.children {
-            TreeChildren::Members(members) => match members.get(open.next_index) {
+        let container = self.open_containers.last_mut()?;
+        let (name, value, close) = match &container.children {
+            TreeChildren::Members(members) => match members.get(container.next_index) {
                 Some((name, value)) => (Some(name), Some(value), b'}'),
                 None => (None, None, b'}'),
             },
-            TreeChildren::Items(items) => (None, items.get(open.next_index), b']'),
+            TreeChildren::Items(items) => (None, items.get(container.next_index), b']'),
         };
         let Some(value) = value else {
             self.buffer.push(close);
             self.open_containers.pop();
             return None;
         };
-        if !std::mem::take(&mut open.is_first) {
+        if !std::mem::take(&mut container.is_first) {
             self.buffer.push(b',');
         }
         if let Some(name) = name {
             self.buffer.put_slice(name);
             self.buffer.push(b':');
         }
-        open.next_index += 1;
+        container.next_index += 1;
         match value {
             JsonTree::Text(text) if text.len() < MIN_LONG_TEXT => {
                 self.buffer.extend_from_slice(text);

@@ -87,7 +87,7 @@ struct MoveParameters {
 /// budget is used up there, it continues in a new job.
 pub async fn move_to_pool() {
     poll_fn(|context| {
-        POLLING_THREAD.with_borrow_mut(|seat| match seat {
+        POLLING_THREAD.with_borrow_mut(|thread| match thread {
             PollingThread::Pool(is_dropped, _) if is_dropped.load(Relaxed) => Poll::Pending,
             PollingThread::Fixed => Poll::Ready(()),
             PollingThread::Pool(_, work) => {
@@ -95,7 +95,7 @@ pub async fn move_to_pool() {
                 poll_proceed(context).map(|unit| unit.made_progress())
             }
             PollingThread::Serving(_) | PollingThread::MoveRequested => {
-                *seat = PollingThread::MoveRequested;
+                *thread = PollingThread::MoveRequested;
                 // Wake the task, since combinators poll only those of their futures that were woken.
                 context.waker().wake_by_ref();
                 Poll::Pending
@@ -109,7 +109,7 @@ pub async fn move_to_pool() {
 /// this poll to the pool, as [`move_to_pool`] does, if the work of the poll would exceed [`SHORT_TEXT`]. In
 /// the pool, it calls [`move_to_pool`] whenever that much is done.
 pub async fn move_if_long(work: usize) {
-    let is_short = POLLING_THREAD.with_borrow_mut(|seat| match seat {
+    let is_short = POLLING_THREAD.with_borrow_mut(|thread| match thread {
         PollingThread::Serving(done) | PollingThread::Pool(_, done) => {
             *done = done.saturating_add(work);
             *done <= SHORT_TEXT
@@ -165,15 +165,16 @@ impl MoveParameters {
     ) -> PoolPoll<T> {
         let (pool, request) = (self.pool.clone(), self.job_request());
         let (waker, handle) = (context.waker().clone(), Handle::current());
-        let seat = PollingThread::Pool(Arc::clone(&self.is_dropped), 0);
+        let thread = PollingThread::Pool(Arc::clone(&self.is_dropped), 0);
         Box::pin(async move {
             let poll = move || {
                 // The future needs the timers and sockets of its own runtime. Unlike `Handle::enter`,
                 // `block_on` sets up a cooperative budget. It returns at once, since its own future is ready
                 // after the poll.
                 let polled = handle.block_on(async {
-                    let (polled, _) =
-                        with_polling_thread(seat, || future.as_mut().poll(&mut Context::from_waker(&waker)));
+                    let (polled, _) = with_polling_thread(thread, || {
+                        future.as_mut().poll(&mut Context::from_waker(&waker))
+                    });
                     polled
                 });
                 (future, polled)
@@ -195,9 +196,9 @@ impl<T: Send + 'static> Future for MovableFuture<T> {
         loop {
             match &mut this.state {
                 MovableState::Serving(future) => {
-                    let (polled, seat) =
+                    let (polled, thread) =
                         with_polling_thread(PollingThread::Serving(0), || future.as_mut().poll(context));
-                    match (polled, seat) {
+                    match (polled, thread) {
                         (Poll::Ready(output), _) => {
                             this.state = MovableState::Empty;
                             return Poll::Ready(Ok(output));
@@ -243,7 +244,7 @@ impl<T> Drop for MovableFuture<T> {
 }
 
 /// Runs a closure in a seat. Returns the seat's state afterwards.
-fn with_polling_thread<R>(seat: PollingThread, work: impl FnOnce() -> R) -> (R, PollingThread) {
+fn with_polling_thread<R>(thread: PollingThread, work: impl FnOnce() -> R) -> (R, PollingThread) {
     /// Restores the previous seat, even if the closure panics.
     struct PreviousThread(Option<PollingThread>);
     impl PreviousThread {
@@ -259,7 +260,7 @@ fn with_polling_thread<R>(seat: PollingThread, work: impl FnOnce() -> R) -> (R, 
             }
         }
     }
-    let mut before = PreviousThread(Some(POLLING_THREAD.replace(seat)));
+    let mut before = PreviousThread(Some(POLLING_THREAD.replace(thread)));
     let result = work();
     (result, before.restore())
 }
@@ -431,9 +432,9 @@ mod tests {
         let (debt, now) = (100 * HOUR, Instant::now());
         pool.quota().charge(payer, debt, now);
         let moved = movable(&pool, move_to_pool().map(|()| current_thread_id()));
-        let Err(rest) = moved.run_within_quota().await else { panic!("there is no quota") };
+        let Err(future) = moved.run_within_quota().await else { panic!("there is no quota") };
         pool.quota().correct_charge(payer, debt, Duration::ZERO, now);
-        assert_ne!(rest.await.unwrap(), serving, "it continues");
+        assert_ne!(future.await.unwrap(), serving, "it continues");
     }
 
     #[tokio::test]

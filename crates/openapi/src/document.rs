@@ -80,8 +80,8 @@ impl OpenApiDocument {
     /// # Errors
     /// Fails if the text is not an OpenAPI document.
     pub fn parse(text: &str) -> Result<Self, DocumentError> {
-        let value = yaml::parse_tree(text).map_err(|wrong| {
-            let yaml::YamlSyntaxError { line, column, reason } = wrong;
+        let value = yaml::parse_tree(text).map_err(|error| {
+            let yaml::YamlSyntaxError { line, column, reason } = error;
             DocumentError::Syntax { line, column, reason }
         })?;
         let root = match (read_version(&value, "openapi"), read_version(&value, "swagger")) {

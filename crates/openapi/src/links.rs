@@ -50,7 +50,7 @@ pub(crate) fn response_links<'a>(
         };
         for (name, link) in value.get("links").and_then(Value::as_object).into_iter().flatten() {
             let pointer = member_pointer(&format!("{pointer}/links"), name);
-            if !links.iter().any(|known| known.name == *name) {
+            if !links.iter().any(|response_link| response_link.name == *name) {
                 links.extend(read_link(reader, name, link, &pointer));
             }
         }

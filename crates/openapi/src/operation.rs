@@ -120,7 +120,9 @@ impl ParameterLocation {
     }
 
     fn from_name(name: &str) -> Option<Self> {
-        [Self::Path, Self::Query, Self::Header, Self::Cookie].into_iter().find(|place| place.name() == name)
+        [Self::Path, Self::Query, Self::Header, Self::Cookie]
+            .into_iter()
+            .find(|location| location.name() == name)
     }
 }
 
@@ -244,8 +246,8 @@ fn read_parameter<'a>(
 ) -> Option<OperationParameter> {
     let (value, pointer) = reader.resolve_reference(value, pointer)?;
     let text = |key: &str| value.get(key).and_then(Value::as_str);
-    let place = text("in").and_then(ParameterLocation::from_name);
-    let (Some(name), Some(place)) = (text("name"), place) else {
+    let location = text("in").and_then(ParameterLocation::from_name);
+    let (Some(name), Some(place)) = (text("name"), location) else {
         reader.add_warning(
             &pointer,
             "a parameter needs a `name`, and `in` one of path, query, header, cookie: left out",

@@ -113,7 +113,7 @@ fn read_branches<'a>(
 fn read_discriminated(
     reader: &mut DocumentReader<'_>,
     discriminator: &Value,
-    written: Option<&Value>,
+    value: Option<&Value>,
     branches: Vec<OpenApiSchema>,
 ) -> OpenApiSchema {
     // Before OpenAPI 3 the discriminator was only a name.
@@ -129,7 +129,7 @@ fn read_discriminated(
         };
         values.extend(name.map(|name| (text.clone(), name)));
     }
-    for branch in written.and_then(Value::as_array).into_iter().flatten() {
+    for branch in value.and_then(Value::as_array).into_iter().flatten() {
         let Some(target) = branch.get("$ref").and_then(Value::as_str) else { continue };
         let Some(name) = reader.referenced_name(target) else { continue };
         let text = target.rsplit('/').next().unwrap_or_default();
@@ -240,7 +240,7 @@ fn read_list<'a>(
     OpenApiSchema::Tuple(
         first,
         Some(items.unwrap_or(OpenApiSchema::Unknown))
-            .filter(|rest| *rest != OpenApiSchema::Never)
+            .filter(|api_schema| *api_schema != OpenApiSchema::Never)
             .map(Box::new),
     )
 }

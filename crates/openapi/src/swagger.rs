@@ -84,8 +84,8 @@ impl OperationDefaults {
     fn split_body_parameters(&self, parameters: &Value, consumes: &[String]) -> (Vec<Value>, Option<Value>) {
         let (mut others, mut body) = (Vec::new(), None);
         let (mut fields, mut required, mut has_file) = (Map::new(), Vec::new(), false);
-        for written in parameters.as_array().into_iter().flatten() {
-            let found = self.shared_parameter(written).unwrap_or(written);
+        for value in parameters.as_array().into_iter().flatten() {
+            let found = self.shared_parameter(value).unwrap_or(value);
             match found.get("in").and_then(Value::as_str) {
                 Some("body") => body = Some(upgrade_body(found, consumes)),
                 Some("formData") => {
@@ -95,7 +95,7 @@ impl OperationDefaults {
                     fields.insert(name, parameter_schema(found));
                 }
                 _ => {
-                    let mut written = written.clone();
+                    let mut written = value.clone();
                     upgrade_parameter(&mut written);
                     others.push(written);
                 }
@@ -113,16 +113,16 @@ impl OperationDefaults {
     }
 
     /// Returns the document-level parameter that a reference refers to.
-    fn shared_parameter(&self, written: &Value) -> Option<&Value> {
-        let name = written.get("$ref")?.as_str()?.strip_prefix("#/parameters/")?;
+    fn shared_parameter(&self, value: &Value) -> Option<&Value> {
+        let name = value.get("$ref")?.as_str()?.strip_prefix("#/parameters/")?;
         self.shared_parameters.get(name.replace("~1", "/").replace("~0", "~"))
     }
 }
 
-fn upgrade_body(found: &Value, consumes: &[String]) -> Value {
-    let schema = found.get("schema").cloned().unwrap_or(Value::Bool(true));
+fn upgrade_body(value: &Value, consumes: &[String]) -> Value {
+    let schema = value.get("schema").cloned().unwrap_or(Value::Bool(true));
     let content = consumes.iter().map(|media| (media.clone(), json!({ "schema": schema })));
-    json!({ "required": is_required(found), "content": content.collect::<Map<_, _>>() })
+    json!({ "required": is_required(value), "content": content.collect::<Map<_, _>>() })
 }
 
 /// Moves a parameter's type into its schema.

@@ -42,17 +42,17 @@ pub fn generate_types(services: &[CallableService<'_>]) -> String {
     let before = before.rsplit_once(SERVICES_COMMENT).map_or(before, |(before, _)| before);
     let mut names = UsedNames::default();
     let (mut namespaces, mut members) = (String::new(), String::new());
-    for open in services {
-        match open.document.filter(|_| !open.operations.is_empty()) {
-            None => _ = writeln!(members, "  readonly {}: Service;", member_key(open.name)),
+    for callable_service in services {
+        match callable_service.document.filter(|_| !callable_service.operations.is_empty()) {
+            None => _ = writeln!(members, "  readonly {}: Service;", member_key(callable_service.name)),
             Some(document) => {
-                let service = TypedService { document, namespace: names.unique_name(open.name) };
-                namespaces.push_str(&service.write_namespace(open));
+                let service = TypedService { document, namespace: names.unique_name(callable_service.name) };
+                namespaces.push_str(&service.write_namespace(callable_service));
                 let _ = write!(
                     members,
                     "  readonly {}: {{\n{}",
-                    member_key(open.name),
-                    service.method_overloads(open)
+                    member_key(callable_service.name),
+                    service.method_overloads(callable_service)
                 );
                 members.push_str("    fetch(path: string, init?: FetchInit): Promise<Response>;\n  };\n");
             }
@@ -70,8 +70,8 @@ struct TypedService<'a> {
 
 impl TypedService<'_> {
     /// Writes the schemas that the open operations use, and no others.
-    fn write_namespace(&self, open: &CallableService<'_>) -> String {
-        let used = self.used_schemas(open);
+    fn write_namespace(&self, service: &CallableService<'_>) -> String {
+        let used = self.used_schemas(service);
         if used.is_empty() {
             return String::new();
         }
@@ -93,9 +93,9 @@ impl TypedService<'_> {
     }
 
     /// The names of the schemas that the open operations use.
-    fn used_schemas<'o>(&'o self, open: &'o CallableService<'_>) -> HashSet<&'o str> {
+    fn used_schemas<'o>(&'o self, service: &'o CallableService<'_>) -> HashSet<&'o str> {
         let mut waiting: Vec<&str> = Vec::new();
-        for operation in &open.operations {
+        for operation in &service.operations {
             let content = operation.answers.iter().chain(operation.body.iter().map(|(body, _)| body));
             content.for_each(|content| {
                 if let BodyContent::Json(schema) = content {
@@ -115,9 +115,9 @@ impl TypedService<'_> {
         used
     }
 
-    fn method_overloads(&self, open: &CallableService<'_>) -> String {
+    fn method_overloads(&self, service: &CallableService<'_>) -> String {
         let mut text = String::new();
-        for operation in &open.operations {
+        for operation in &service.operations {
             let summary = doc_comment("    ", &operation.summary, operation.is_deprecated);
             let path = string_literal(&operation.path);
             let method = operation.method.to_ascii_lowercase();
@@ -183,7 +183,8 @@ impl TypedService<'_> {
         let (mut is_required, mut is_open) = (false, false);
         let mut seen = HashSet::new();
         // Path parameters precede: of two parameters with the same name, the path's gets the value.
-        let of = |place| operation.parameters.iter().filter(carried).filter(move |it| it.place == place);
+        let of =
+            |location| operation.parameters.iter().filter(carried).filter(move |it| it.place == location);
         for parameter in of(ParameterLocation::Path).chain(of(ParameterLocation::Query)) {
             if !seen.insert(&*parameter.name) {
                 continue;

@@ -135,10 +135,10 @@ pub enum RecordingError {
 }
 
 impl ProgramFacts {
-    pub(crate) fn from_program(claim: &ResolvedProgram, environment: Option<&str>) -> Self {
+    pub(crate) fn from_program(program: &ResolvedProgram, environment: Option<&str>) -> Self {
         Self {
-            media_type: claim.language.media_type().to_owned(),
-            sha256: to_hex(&claim.hash),
+            media_type: program.language.media_type().to_owned(),
+            sha256: to_hex(&program.hash),
             environment: environment.map(str::to_owned),
         }
     }

@@ -100,8 +100,8 @@ impl QueryRoute {
     ///
     /// # Errors
     /// Unknown services, invalid methods, a memory limit above the pool's, invalid stored programs.
-    pub fn new(config: &QueryConfig, ground: &QueryRouteContext<'_>) -> Result<Self, Vec<Diagnostic>> {
-        let QueryRouteContext { path, services, documents, runtime, trusted, blocked, .. } = *ground;
+    pub fn new(config: &QueryConfig, context: &QueryRouteContext<'_>) -> Result<Self, Vec<Diagnostic>> {
+        let QueryRouteContext { path, services, documents, runtime, trusted, blocked, .. } = *context;
         let mut problems = Vec::new();
         let access = CallPermissions::from_config(config, services, &mut problems);
         if config.limits.memory.0 > runtime.memory {
@@ -116,9 +116,9 @@ impl QueryRoute {
             let message = "only stored programs run here, and there are none";
             problems.push(config_problem("/programs", message.into(), "list files under `stored`"));
         }
-        let stored = StoredPrograms::new(&config.stored, ground, config.limits.program_bytes.0);
-        let stored = stored.map_err(|wrong| {
-            problems.extend(wrong.into_iter().map(|problem| problem.below("/stored")));
+        let stored = StoredPrograms::new(&config.stored, context, config.limits.program_bytes.0);
+        let stored = stored.map_err(|diagnostics| {
+            problems.extend(diagnostics.into_iter().map(|problem| problem.below("/stored")));
         });
         let (Ok(stored), true) = (stored, problems.is_empty()) else { return Err(problems) };
         let by_key = trusted
@@ -191,9 +191,9 @@ impl QueryRoute {
     async fn run_program(
         &self,
         ready: &mut ReadyProgram<'_>,
-        seen: &RequestCall,
+        request_call: &RequestCall,
     ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-        let started = seen.budget.started;
+        let started = request_call.budget.started;
         let ReadyProgram {
             client,
             program,
@@ -205,14 +205,14 @@ impl QueryRoute {
             compile_time: compiled,
         } = ready;
         let program = &program.program;
-        let is_named = seen.caller != CallerId::Anonymous;
+        let is_named = request_call.caller != CallerId::Anonymous;
         let budget = Arc::new(limits.call_limits().new_budget(started));
         // A replay would lack the state that an instance keeps from earlier runs.
         let may_live =
             |claim: &&ResolvedProgram| claim.mode == Some(CacheMode::Instance) && !ask.wants_recording;
         let session = claim.as_ref().filter(may_live);
-        let stage = {
-            let call = seen.with_budget(Arc::clone(&budget), std::mem::take(headers));
+        let slot = {
+            let call = request_call.with_budget(Arc::clone(&budget), std::mem::take(headers));
             let tape = self.new_tape(ask, claim.as_ref(), program, access, limits);
             let mut guest = QueryGuest::new(
                 Arc::clone(access),
@@ -225,20 +225,21 @@ impl QueryRoute {
             let key = claim.as_ref().map(|claim| claim.key);
             ExecutionSlot::new(&self.runtime, program, guest, key, session.map(|claim| claim.session))
         };
-        let mut ended = run(&self.runtime, program, *client, stage, &ask.input, session.is_some()).await;
+        let mut result = run(&self.runtime, program, *client, slot, &ask.input, session.is_some()).await;
         let now = Instant::now();
-        if let (Some(claim), Some(live)) = (session, ended.warm_instance.take()) {
+        if let (Some(claim), Some(live)) = (session, result.warm_instance.take()) {
             self.runtime.warm_instances.put(claim.session, claim.key, live, now);
         }
-        let is_reused = ended.is_reused;
-        let (made, total) = (budget.take_call_records(), now.saturating_duration_since(started));
-        let times = PhaseTimes { total, compile_time: *compiled, cpu: ended.cpu, list_calls: ask.list_calls };
-        if let Some(recorder) = std::mem::take(&mut ended.tape).into_recorder().await {
-            ended = Box::pin(self.replace_by_recording(*recorder, ended, seen)).await;
+        let is_reused = result.is_reused;
+        let (records, total) = (budget.take_call_records(), now.saturating_duration_since(started));
+        let times =
+            PhaseTimes { total, compile_time: *compiled, cpu: result.cpu, list_calls: ask.list_calls };
+        if let Some(recorder) = std::mem::take(&mut result.tape).into_recorder().await {
+            result = Box::pin(self.replace_by_recording(*recorder, result, request_call)).await;
         }
-        let answer = finish_response(ended, access, &times, &made);
-        seen.budget.store_report(RequestReport {
-            call_records: made,
+        let answer = finish_response(result, access, &times, &records);
+        request_call.budget.store_report(RequestReport {
+            call_records: records,
             started: Some(started),
             cpu: times.cpu,
         });
@@ -247,15 +248,16 @@ impl QueryRoute {
             make_private(response.headers_mut());
         }
         if let Some(claim) = claim {
-            let done = match compiled {
+            let mode_result = match compiled {
                 _ if is_reused => CacheModeResult::Reused,
                 Some(_) => CacheModeResult::Compiled,
                 None => CacheModeResult::Found,
             };
             let token = claim.new_token(&self.runtime.sealer)?;
             let gateway = claim.is_program_sent.then(|| self.runtime.sealer.gateway());
-            let told =
-                claim.mode.and_then(|mode| cache_response_header(mode, done, token.as_deref(), gateway));
+            let told = claim
+                .mode
+                .and_then(|mode| cache_response_header(mode, mode_result, token.as_deref(), gateway));
             response.headers_mut().extend(told.map(|told| (CACHE_HEADER, told)));
         }
         Ok(response)
@@ -267,7 +269,7 @@ impl QueryRoute {
         &self,
         recorder: RunRecorder,
         mut ended: RunResult,
-        seen: &RequestCall,
+        call: &RequestCall,
     ) -> RunResult {
         let size = matches!(ended.result, Err(QueryError::RecordingSize(_)));
         if size || ended.result.as_ref().is_err_and(|error| error.fault() == FaultParty::Gateway) {
@@ -278,7 +280,7 @@ impl QueryRoute {
         let bytes = recorder.document_size() + answer.body.as_ref().map_or(0, Bytes::len);
         let request = JobRequest {
             kind: "recording",
-            payer: seen.quota_key().for_responses(),
+            payer: call.quota_key().for_responses(),
             estimate: RECORDING_BYTE.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX)),
             deadline: Instant::now() + RECORDING_TIME,
         };
@@ -298,23 +300,23 @@ impl QueryRoute {
         head: &mut Parts,
         body: StreamedServiceBody,
         caller_limits: Option<&CallerLimits>,
-        seen: &RequestCall,
+        call: &RequestCall,
     ) -> Result<ReadyProgram<'a>, QueryError> {
-        let started = seen.budget.started;
-        let reads = seen.trace.start_phase("read");
+        let started = call.budget.started;
+        let phase = call.trace.start_phase("read");
         let config = match caller_limits {
             Some(caller) => self.config.limits.with_caller_limits(caller),
             None => self.config.limits,
         };
         let caps = RunLimits::from_config(&config);
         let time = started + caps.millis(LimitKind::Deadline);
-        let (client, pool) = (seen.quota_key(), self.runtime.offload());
+        let (client, pool) = (call.quota_key(), self.runtime.offload());
         let pool = Some(DecoderPool { pool, payer: client, deadline: time });
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find_program(name)?;
-            let ask = QueryRequest::read_input(head, body, &config, pool, time).await;
-            let ask = within_deadline(Some(ask), &caps)?;
-            self.check_recording_allowed(&ask, None, &seen.caller)?;
+            let query_request = QueryRequest::read_input(head, body, &config, pool, time).await;
+            let ask = within_deadline(Some(query_request), &caps)?;
+            self.check_recording_allowed(&ask, None, &call.caller)?;
             let (program, access) = (Arc::clone(program), &self.access);
             let limits = effective_limits(caps, &ask)?;
             let headers = std::mem::take(&mut head.headers);
@@ -330,15 +332,15 @@ impl QueryRoute {
             });
         }
         let read = QueryRequest::read_program_request(head, body, &config, pool, time).await;
-        let (which, ask) = within_deadline(Some(read), &caps)?;
-        drop(reads);
-        let claim = self.resolve_program(&which, seen)?;
-        self.check_recording_allowed(&ask, Some(&claim), &seen.caller)?;
-        let _compiles = seen.trace.start_phase("compile");
+        let (source, ask) = within_deadline(Some(read), &caps)?;
+        drop(phase);
+        let claim = self.resolve_program(&source, call)?;
+        self.check_recording_allowed(&ask, Some(&claim), &call.caller)?;
+        let _compiles = call.trace.start_phase("compile");
         let found =
-            timeout_at(time, pin!(self.runtime.load_or_compile(&claim, which.program, started, time))).await;
-        let (known, compiled) = within_deadline(found, &caps)?;
-        known.check_size(config.program_bytes.0)?;
+            timeout_at(time, pin!(self.runtime.load_or_compile(&claim, source.program, started, time))).await;
+        let (cached_program, compiled) = within_deadline(found, &caps)?;
+        cached_program.check_size(config.program_bytes.0)?;
         let (access, caps) = match &claim.signer {
             Some(key) => {
                 let access = self.access_by_key.get(&key.name).unwrap_or(&self.access);
@@ -350,7 +352,7 @@ impl QueryRoute {
         let headers = std::mem::take(&mut head.headers);
         Ok(ReadyProgram {
             client,
-            program: known,
+            program: cached_program,
             request: ask,
             limits,
             access,
@@ -364,36 +366,36 @@ impl QueryRoute {
     /// senders of many wrong signatures are rate limited.
     fn resolve_program(
         &self,
-        which: &ProgramSource,
-        seen: &RequestCall,
+        source: &ProgramSource,
+        call: &RequestCall,
     ) -> Result<ResolvedProgram, QueryError> {
-        if which.signature.is_none() {
-            return self.program_resolver().resolve(which, seen);
+        if source.signature.is_none() {
+            return self.program_resolver().resolve(source, call);
         }
-        let (sender, signatures) = (seen.quota_key(), &self.runtime.signatures);
+        let (sender, signatures) = (call.quota_key(), &self.runtime.signatures);
         if let Some(wait) = signatures.retry_after(sender, Instant::now()) {
             return Err(QueryError::SignatureRate { wait });
         }
-        let claim = self.program_resolver().resolve(which, seen);
-        if matches!(claim, Err(QueryError::SignatureWrong(_))) {
+        let program = self.program_resolver().resolve(source, call);
+        if matches!(program, Err(QueryError::SignatureWrong(_))) {
             signatures.charge(sender, Duration::ZERO, Instant::now());
         }
-        claim
+        program
     }
 
     /// Checks that the operator allows the run to be recorded, if the client asks for a recording. Stored
     /// programs have no claim, since they do not belong to the caller, and are not recorded.
     fn check_recording_allowed(
         &self,
-        ask: &QueryRequest,
-        claim: Option<&ResolvedProgram>,
+        request: &QueryRequest,
+        program: Option<&ResolvedProgram>,
         caller: &CallerId,
     ) -> Result<(), QueryError> {
-        if !ask.wants_recording {
+        if !request.wants_recording {
             return Ok(());
         }
         let recordings = self.config.recordings.as_ref().ok_or(QueryError::RecordingOff)?;
-        let key = claim.map(|claim| claim.signer.as_ref().map(|key| &*key.name));
+        let key = program.map(|resolved_program| resolved_program.signer.as_ref().map(|key| &*key.name));
         let key = key.ok_or(QueryError::RecordingProgram)?;
         match (recordings.allows_caller(caller), recordings.allows_key(key)) {
             (true, true) => Ok(()),
@@ -405,18 +407,18 @@ impl QueryRoute {
     /// Returns the mode of a run's host calls: with a recorder if the run is recorded.
     fn new_tape(
         &self,
-        ask: &QueryRequest,
-        claim: Option<&ResolvedProgram>,
+        request: &QueryRequest,
+        resolved_program: Option<&ResolvedProgram>,
         program: &CompiledProgram,
         access: &CallPermissions,
         limits: &RunLimits,
     ) -> HostCallMode {
-        match (claim, self.config.recordings.as_ref().filter(|_| ask.wants_recording)) {
+        match (resolved_program, self.config.recordings.as_ref().filter(|_| request.wants_recording)) {
             (Some(claim), Some(recordings)) => {
                 let facts = ProgramFacts::from_program(claim, program.environment());
                 HostCallMode::Recording(Box::new(RunRecorder::new(
                     facts,
-                    (&ask.input, ask.safe_only),
+                    (&request.input, request.safe_only),
                     access,
                     limits,
                     recordings.size.0,
@@ -454,22 +456,22 @@ fn within_deadline<T>(done: Option<Result<T, QueryError>>, caps: &RunLimits) -> 
 }
 
 /// Returns the effective limits: the operator's, lowered to the client's.
-fn effective_limits(caps: RunLimits, ask: &QueryRequest) -> Result<RunLimits, QueryError> {
-    ask.client_limits.as_ref().map_or(Ok(caps), |text| Ok(caps.with_client_limits(text)?))
+fn effective_limits(caps: RunLimits, request: &QueryRequest) -> Result<RunLimits, QueryError> {
+    request.client_limits.as_ref().map_or(Ok(caps), |text| Ok(caps.with_client_limits(text)?))
 }
 
 fn finish_response(
-    ended: RunResult,
+    result: RunResult,
     access: &CallPermissions,
     times: &PhaseTimes,
-    made: &[UpstreamCallRecord],
+    records: &[UpstreamCallRecord],
 ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-    let timing = server_timing(times, made);
-    if let Err(error) = ended.result {
-        return Err(failed_run_problem(error, &timing, ended.console.into_text(), made).into());
+    let timing = server_timing(times, records);
+    if let Err(error) = result.result {
+        return Err(failed_run_problem(error, &timing, result.console.into_text(), records).into());
     }
-    let vary = vary_header(access, made);
-    Ok(build_response(ended.answer, timing, vary))
+    let vary = vary_header(access, records);
+    Ok(build_response(result.answer, timing, vary))
 }
 
 fn config_problem(pointer: &str, message: String, hint: &str) -> Diagnostic {
@@ -486,8 +488,9 @@ mod tests {
     #[test]
     fn reports_pool_timeouts_as_deadline_and_other_pool_errors_as_themselves() {
         let caps = RunLimits::from_config(&QueryLimitsConfig::default());
-        let told = |done: Option<OffloadError>| {
-            let error = within_deadline::<()>(done.map(|error| Err(error.into())), &caps).unwrap_err();
+        let told = |offload_error: Option<OffloadError>| {
+            let error =
+                within_deadline::<()>(offload_error.map(|error| Err(error.into())), &caps).unwrap_err();
             (error.code(), error.status().as_u16(), error.to_string())
         };
         let late = told(None);

@@ -228,28 +228,28 @@ impl QueryRuntime {
     /// Named programs that are not cached, invalid programs, and an exhausted compile quota.
     pub(crate) async fn load_or_compile(
         self: &Arc<Self>,
-        claim: &ResolvedProgram,
+        program: &ResolvedProgram,
         sent: Option<Bytes>,
         now: Instant,
         deadline: Instant,
     ) -> Result<(Arc<CachedProgram>, Option<Duration>), QueryError> {
-        if let Some(known) = self.cache.memory.get(claim.key, now) {
-            self.persist_if_requested(claim, &known).await;
-            return Ok((known, None));
+        if let Some(cached_program) = self.cache.memory.get(program.key, now) {
+            self.persist_if_requested(program, &cached_program).await;
+            return Ok((cached_program, None));
         }
         let started = Instant::now();
-        let owner_key = claim.owner.quota_key();
+        let owner_key = program.owner.quota_key();
         let order = ProgramLoad {
-            name: claim.disk_name(),
-            payer: if claim.signer.is_none() { owner_key } else { owner_key.exempt() },
+            name: program.disk_name(),
+            payer: if program.signer.is_none() { owner_key } else { owner_key.exempt() },
             deadline,
             shard: self.shards.local_shard(),
-            language: claim.language,
-            is_kept: claim.mode.is_some(),
+            language: program.language,
+            is_kept: program.mode.is_some(),
             sent_bytes: sent,
         };
         let (known, compiled) = self.fetch_program(order).await?;
-        self.persist_if_requested(claim, &known).await;
+        self.persist_if_requested(program, &known).await;
         Ok((known, compiled.then(|| started.elapsed())))
     }
 
@@ -274,8 +274,8 @@ impl QueryRuntime {
             compiled = true;
             self.compile_in_pool(order).await
         };
-        let known = self.cache.memory.get_or_make(name.key, name.owner, make).await?;
-        Ok((known, compiled))
+        let program = self.cache.memory.get_or_make(name.key, name.owner, make).await?;
+        Ok((program, compiled))
     }
 
     /// Loads a program that was compiled by an earlier process from the disk cache.
@@ -295,9 +295,13 @@ impl QueryRuntime {
 
     /// Writes a program to the disk cache if this request asks for caching and the one that compiled it did
     /// not.
-    async fn persist_if_requested(self: &Arc<Self>, claim: &ResolvedProgram, known: &Arc<CachedProgram>) {
-        if claim.mode.is_some() && self.cache.has_disk() && !known.is_persistent.load(Relaxed) {
-            let (runtime, known, name) = (Arc::clone(self), Arc::clone(known), claim.disk_name());
+    async fn persist_if_requested(
+        self: &Arc<Self>,
+        program: &ResolvedProgram,
+        cached_program: &Arc<CachedProgram>,
+    ) {
+        if program.mode.is_some() && self.cache.has_disk() && !cached_program.is_persistent.load(Relaxed) {
+            let (runtime, known, name) = (Arc::clone(self), Arc::clone(cached_program), program.disk_name());
             // A failed write only means that the program is not cached on disk.
             let _ = tokio::task::spawn_blocking(move || runtime.cache.write_to_disk(&name, &known)).await;
         }
@@ -445,10 +449,10 @@ mod tests {
         let place = |client: &'static str| {
             runtime.acquire_instance_slot(&program, QuotaKey::new(&client)).now_or_never()
         };
-        let held = [(); 2].map(|()| place("attacker").expect("half of the instances"));
+        let permits = [(); 2].map(|()| place("attacker").expect("half of the instances"));
         assert!(place("attacker").is_none());
         assert!(place("neighbour").is_some());
-        drop(held);
+        drop(permits);
         assert!(place("attacker").is_some());
     }
 

@@ -108,18 +108,18 @@ impl<T: Clone> ItemCache<T> {
     where
         F: Future<Output = Result<(T, usize), E>>,
     {
-        let begun = PendingLookup { cache: self, key, cell: self.get_or_insert_cell(key, owner) };
-        if let Some(item) = begun.cell.get() {
+        let lookup = PendingLookup { cache: self, key, cell: self.get_or_insert_cell(key, owner) };
+        if let Some(item) = lookup.cell.get() {
             return Ok(item.clone());
         }
         let mut weight = None;
-        let made = begun.cell.get_or_try_init(|| async {
+        let made = lookup.cell.get_or_try_init(|| async {
             let (item, bytes) = make().await?;
             weight = Some(bytes);
             Ok(item)
         });
         let made = made.await.cloned();
-        weight.into_iter().for_each(|bytes| self.set_weight(key, &begun.cell, bytes));
+        weight.into_iter().for_each(|bytes| self.set_weight(key, &lookup.cell, bytes));
         made
     }
 
@@ -136,20 +136,20 @@ impl<T: Clone> ItemCache<T> {
     pub fn make_room(&self, owner: OwnerId, weight: usize) {
         let (now, share) = (Instant::now(), self.capacity / 2);
         let mut inner = self.lock();
-        let mut gone = Vec::new();
+        let mut items = Vec::new();
         let held = inner.owners.get(&owner).copied().unwrap_or_default() + weight;
         if held > share {
             let over = held - share / 10 * SWEEP_START_TENTHS;
             let left = inner.stats.bytes.saturating_sub(over);
-            gone = inner.evict_until(left, now, |item| item.owner == owner);
+            items = inner.evict_until(left, now, |item| item.owner == owner);
         }
         if inner.stats.bytes + weight > self.capacity / 10 * SWEEP_START_TENTHS {
             let left = (self.capacity / 10 * SWEEP_TARGET_TENTHS).saturating_sub(weight);
-            gone.extend(inner.evict_until(left, now, |_| true));
+            items.extend(inner.evict_until(left, now, |_| true));
         }
         // Freeing code takes time, so the lock is released first.
         drop(inner);
-        drop(gone);
+        drop(items);
     }
 
     /// Increases the weight of an item, if it is still cached.
@@ -193,9 +193,9 @@ impl<T: Clone> ItemCache<T> {
         let held = inner.owners.entry(owner).or_default();
         *held = *held - before + bytes;
         if inner.stats.bytes > self.capacity {
-            let gone = inner.evict_until(self.capacity / 10 * SWEEP_TARGET_TENTHS, Instant::now(), |_| true);
+            let items = inner.evict_until(self.capacity / 10 * SWEEP_TARGET_TENTHS, Instant::now(), |_| true);
             drop(inner);
-            drop(gone);
+            drop(items);
         }
     }
 
@@ -250,7 +250,7 @@ impl<T> ItemCacheInner<T> {
         let mut values: Vec<(f64, CacheKey)> =
             made.map(|(key, item)| (item.eviction_value(now), *key)).collect();
         values.sort_unstable_by(|(a, _), (b, _)| a.total_cmp(b));
-        let mut gone = Vec::new();
+        let mut items = Vec::new();
         for (_, key) in values {
             if self.stats.bytes <= bytes {
                 break;
@@ -264,9 +264,9 @@ impl<T> ItemCacheInner<T> {
                     self.owners.remove(&item.owner);
                 }
             }
-            gone.push(item);
+            items.push(item);
         }
-        gone
+        items
     }
 }
 

@@ -115,14 +115,14 @@ impl Sandbox {
     /// Loads a module from a [`crate::DiskCache`]. Returns `None` if it was compiled by another version or
     /// for another machine.
     #[must_use]
-    pub fn restore(&self, kept: &DiskEntry) -> Option<Module> {
+    pub fn restore(&self, disk_entry: &DiskEntry) -> Option<Module> {
         // SAFETY: `deserialize` runs the machine code that it is given. Only `DiskCache::read` creates a
         // `DiskEntry`, after checking that a gateway with this gateway's secret wrote exactly these bytes, in
         // a folder that belongs to its user and is closed to all others. `DiskCache::write` marks as code
         // only the output of `Module::serialize`. wasmtime checks version, settings and CPU features, and
         // rejects code that does not match.
         #[expect(unsafe_code, reason = "compiled code that this gateway wrote itself, authenticated")]
-        let loaded = unsafe { Module::deserialize(&self.engine, kept.code()?) };
+        let loaded = unsafe { Module::deserialize(&self.engine, disk_entry.code()?) };
         loaded.and_then(initialize_image).ok()
     }
 }

@@ -145,9 +145,9 @@ impl<F: Future> Future for MeteredFuture<'_, F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let _permit = ready!(this.poll_turn(context));
-        let begun = PollStart::start(this.cpu_used);
+        let poll_start = PollStart::start(this.cpu_used);
         let polled = with_alarm(&this.engine, || this.future.as_mut().poll(context));
-        this.cpu_used += begun.elapsed();
+        this.cpu_used += poll_start.elapsed();
         match polled {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
             Poll::Pending if this.cpu_used > this.limit => Poll::Ready(Err(OverCpu)),
@@ -182,15 +182,15 @@ mod tests {
 
     #[test]
     fn does_not_charge_for_waiting() {
-        let mut waits = metered_poll(|_| {
+        let mut future = metered_poll(|_| {
             std::thread::sleep(5 * BRIEF_POLL);
             Poll::Ready(())
         });
         let clock = CpuClock::now();
         let began = Instant::now();
-        (&mut waits).now_or_never().unwrap().unwrap();
-        assert!(waits.cpu_used() <= clock.elapsed() + BRIEF_POLL, "{:?}", waits.cpu_used());
-        assert!(waits.cpu_used() <= began.elapsed());
+        (&mut future).now_or_never().unwrap().unwrap();
+        assert!(future.cpu_used() <= clock.elapsed() + BRIEF_POLL, "{:?}", future.cpu_used());
+        assert!(future.cpu_used() <= began.elapsed());
     }
 
     #[test]

@@ -223,11 +223,11 @@ impl RunQueueShared {
         if self.permits.available_permits() > 0 || target == u64::MAX {
             return true;
         }
-        let (seen, mut law) = (self.snapshot(now), self.lock_controller());
-        law.own_share.update_sample(now, self.cpu_time, seen.threads);
-        let has_room = law.can_admit(&seen, Duration::from_nanos(target));
+        let (snapshot, mut law) = (self.snapshot(now), self.lock_controller());
+        law.own_share.update_sample(now, self.cpu_time, snapshot.threads);
+        let has_room = law.can_admit(&snapshot, Duration::from_nanos(target));
         if !has_room {
-            law.record_arrival(&seen);
+            law.record_arrival(&snapshot);
         }
         has_room
     }
@@ -250,49 +250,49 @@ impl RunQueueShared {
 
 impl Default for CodelController {
     fn default() -> Self {
-        let standing = StandingQueue::new(CODEL_INTERVAL);
-        standing.restart(Duration::ZERO);
-        Self { standing, overload: None, own_share: OwnShare::default() }
+        let queue = StandingQueue::new(CODEL_INTERVAL);
+        queue.restart(Duration::ZERO);
+        Self { standing: queue, overload: None, own_share: OwnShare::default() }
     }
 }
 
 impl CodelController {
     /// Records a guest that enters the queue, or finds it empty.
-    fn record_entry(&mut self, seen: &QueueSnapshot, is_empty: bool) {
+    fn record_entry(&mut self, snapshot: &QueueSnapshot, is_empty: bool) {
         if is_empty {
-            self.standing.restart(seen.now);
+            self.standing.restart(snapshot.now);
         }
-        self.record_arrival(seen);
+        self.record_arrival(snapshot);
     }
 
     /// Records an arrival, including rejected ones.
-    fn record_arrival(&mut self, seen: &QueueSnapshot) {
-        let Some(held) = &mut self.overload else { return };
-        held.arrivals += 1;
-        let watched = seen.now.saturating_sub(held.started);
+    fn record_arrival(&mut self, snapshot: &QueueSnapshot) {
+        let Some(window) = &mut self.overload else { return };
+        window.arrivals += 1;
+        let watched = snapshot.now.saturating_sub(window.started);
         if watched < OVERLOAD_WATCH_TIME {
             return;
         }
-        let is_overload = seen.release_interval * held.arrivals > watched.mul_f64(RECOVERY_LOAD);
-        self.overload = is_overload.then_some(OverloadWindow { started: seen.now, arrivals: 0 });
-        self.standing.restart(seen.now);
+        let is_overload = snapshot.release_interval * window.arrivals > watched.mul_f64(RECOVERY_LOAD);
+        self.overload = is_overload.then_some(OverloadWindow { started: snapshot.now, arrivals: 0 });
+        self.standing.restart(snapshot.now);
     }
 
     /// Whether another guest may wait.
-    fn can_admit(&mut self, seen: &QueueSnapshot, target: Duration) -> bool {
-        let wait = seen.time_to_release() + seen.release_interval.saturating_mul(seen.waiting);
+    fn can_admit(&mut self, snapshot: &QueueSnapshot, target: Duration) -> bool {
+        let wait = snapshot.time_to_release() + snapshot.release_interval.saturating_mul(snapshot.waiting);
         let own_share = self.own_share.fraction();
-        let (wait, turn) = (wait.mul_f64(own_share), seen.release_interval.mul_f64(own_share));
+        let (wait, turn) = (wait.mul_f64(own_share), snapshot.release_interval.mul_f64(own_share));
         if wait <= target {
-            self.standing.restart(seen.now);
-        } else if self.overload.is_none() && self.standing.observe_long(seen.now) {
-            self.overload = Some(OverloadWindow { started: seen.now, arrivals: 0 });
+            self.standing.restart(snapshot.now);
+        } else if self.overload.is_none() && self.standing.observe_long(snapshot.now) {
+            self.overload = Some(OverloadWindow { started: snapshot.now, arrivals: 0 });
         }
         if self.overload.is_some() {
             // One guest may always wait, or a thread would be idle until the next arrival.
             wait <= (target / OVERLOAD_DIVISOR).max(turn / 2)
         } else {
-            seen.waiting < seen.threads || wait <= target * BURST_FACTOR
+            snapshot.waiting < snapshot.threads || wait <= target * BURST_FACTOR
         }
     }
 }

@@ -43,8 +43,8 @@ fn plan() -> StatePlan {
     }
 }
 
-fn state_request(handler: usize, held: &HeldLocks) -> StateRequest<'_> {
-    StateRequest { handler, path: "/data", held_locks: held, position: "shop.sjs:1:1" }
+fn state_request(handler: usize, locks: &HeldLocks) -> StateRequest<'_> {
+    StateRequest { handler, path: "/data", held_locks: locks, position: "shop.sjs:1:1" }
 }
 
 async fn open_state(

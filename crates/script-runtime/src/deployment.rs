@@ -177,11 +177,11 @@ impl ScriptDeployment {
 
     async fn replace_program(
         &self,
-        kept: &mut PreservedDeployment,
+        deployment: &mut PreservedDeployment,
         plans: DeploymentPlans,
     ) -> Result<(), String> {
         let DeploymentPlans { program, service, text, home, settings } = plans;
-        let pool = match &kept.pool {
+        let pool = match &deployment.pool {
             Some((pool, known)) if *known == home => Arc::clone(pool),
             _ => self.start_pool(&home),
         };
@@ -198,10 +198,10 @@ impl ScriptDeployment {
             }
         }
         let planned = StatePlan::from(&program.services[service]);
-        let edition = match &kept.state {
+        let edition = match &deployment.state {
             Some(state) => Ok(state.reload(planned)),
             None => match self.context.states.open_service(planned, settings).await {
-                Ok(state) => Ok(kept.state.insert(state).edition()),
+                Ok(state) => Ok(deployment.state.insert(state).edition()),
                 Err(error) => Err(error),
             },
         };
@@ -211,7 +211,7 @@ impl ScriptDeployment {
         })?;
         let generation =
             ProgramGeneration::new(number, program, service, edition, Arc::clone(&pool), strikes);
-        (kept.pool, kept.text) = (Some((pool, home)), text);
+        (deployment.pool, deployment.text) = (Some((pool, home)), text);
         self.current.store(Some(Arc::new(generation)));
         self.blocked_reason.send_replace(None);
         tracing::info!(target: "script", service = &*self.name, "the script is active");

@@ -114,13 +114,13 @@ impl ScriptError {
 /// Maps an error of the state to its HTTP status and fault.
 fn state_status_and_fault(error: &state::StateError) -> (StatusCode, FaultParty) {
     let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let fault = match status {
+    let party = match status {
         StatusCode::SERVICE_UNAVAILABLE => FaultParty::Unavailable,
         StatusCode::LOOP_DETECTED => FaultParty::Upstream,
         status if status.is_client_error() => FaultParty::Client,
         _ => FaultParty::Gateway,
     };
-    (status, fault)
+    (status, party)
 }
 
 impl ToProblem for ScriptError {

@@ -92,15 +92,15 @@ impl ScriptRoute {
         program: ScriptProgram,
         text: String,
         options: ScriptOptions,
-        ground: &ScriptRouteContext<'_>,
+        context: &ScriptRouteContext<'_>,
     ) -> Result<Self, Vec<Diagnostic>> {
-        let file = ground.folder.join(&options.file);
+        let file = context.folder.join(&options.file);
         let mut problems = Vec::new();
         let service = select_service(&program, options.service.as_deref()).map_err(|message| {
             problems.push(config_problem("/service", message, "name one of the services of the file"));
         });
         if let Ok(service) = service
-            && !ground.deployed.claim(&program.services[service].name)
+            && !context.deployed.claim(&program.services[service].name)
         {
             let name = &program.services[service].name;
             let message = format!("the service `{name}` is already deployed on another route");
@@ -121,7 +121,7 @@ impl ScriptRoute {
         let folder = folder.unwrap_or_default();
         let real = |folder: &Path| std::fs::canonicalize(folder).ok();
         if let Some(folder) =
-            real(&folder).filter(|folder| real(&ground.scripts.state_folder).as_ref() == Some(folder))
+            real(&folder).filter(|folder| real(&context.scripts.state_folder).as_ref() == Some(folder))
         {
             let message =
                 format!("{} is the folder of the state, which workers could then read", folder.display());
@@ -131,16 +131,16 @@ impl ScriptRoute {
         let (Ok(service), Ok(hosts), true) = (service, hosts, problems.is_empty()) else {
             return Err(problems);
         };
-        let mount = ground.path.trim_end_matches("/*").trim_end_matches('/').to_owned();
+        let mount = context.path.trim_end_matches("/*").trim_end_matches('/').to_owned();
         let setup = RunSetup {
-            scripts: Arc::clone(ground.scripts),
-            external_calls: ExternalCalls { services: ground.services.clone(), hosts },
+            scripts: Arc::clone(context.scripts),
+            external_calls: ExternalCalls { services: context.services.clone(), hosts },
             limits: options.limits,
             mount,
             show_versions: options.show_versions,
         };
         let modules = deployment::imported_modules(&program, &folder);
-        let beside = workers::siblings_of_state(&folder, &ground.scripts.state_folder).unwrap_or_default();
+        let beside = workers::siblings_of_state(&folder, &context.scripts.state_folder).unwrap_or_default();
         let is_other = |path: &PathBuf| path.file_name() != file.file_name();
         let numbered = |path: PathBuf| Some((std::fs::metadata(&path).ok()?.ino(), path));
         let beside =
@@ -270,20 +270,20 @@ impl ScriptRoute {
         &self,
         head: Parts,
         body: StreamedServiceBody,
-        seen: RequestCall,
+        call: RequestCall,
     ) -> HandlerResult {
         let started = Instant::now();
         let is_head = head.method == Method::HEAD;
         let is_get = is_head || head.method == Method::GET;
-        let (trace, budget, caller) = (seen.trace.clone(), Arc::clone(&seen.budget), seen.caller.clone());
+        let (trace, budget, caller) = (call.trace.clone(), Arc::clone(&call.budget), call.caller.clone());
         let phase = trace.start_phase("run");
-        let answered = self.run_handler(head, body, seen, started).await;
+        let run_response = self.run_handler(head, body, call, started).await;
         drop(phase);
         let report = |RunCost { made, cpu }| {
             budget.store_report(RequestReport { call_records: made, started: Some(started), cpu })
         };
         let RunResponse { reply, version, header_reads, cost } =
-            answered.map_err(|run::RunFailure { error, cost }| {
+            run_response.map_err(|run::RunFailure { error, cost }| {
                 report(cost);
                 error
             })?;
@@ -312,25 +312,25 @@ impl ScriptRoute {
         &self,
         head: Parts,
         body: StreamedServiceBody,
-        seen: RequestCall,
+        request_call: RequestCall,
         started: Instant,
     ) -> Result<RunResponse, run::RunFailure> {
         let deadline = started + self.setup.limits.timeout.0;
-        let route = &seen.budget;
+        let route = &request_call.budget;
         let answer_by = (route.deadline, route.deadline.saturating_duration_since(route.started));
         let start_by = deadline.min(answer_by.0);
         let generation = timeout_at(start_by, pin!(self.current())).await;
         let generation = generation.unwrap_or(Err(ScriptError::NotReady))?;
-        let ask = self.read_request(&generation, head, body, start_by, &seen).await?;
+        let script_request = self.read_request(&generation, head, body, start_by, &request_call).await?;
         // The operator's script makes the calls, so the caller's rights do not limit them.
-        let call = Arc::new(RequestCall { rights: None, ..seen });
+        let call = Arc::new(RequestCall { rights: None, ..request_call });
         let origin =
             RunOrigin { call, held_locks: HeldLocks::empty(), deadline, response_deadline: Some(answer_by) };
         run::handle_run_request(RunRequest {
             setup: Arc::clone(&self.setup),
             generation,
             origin,
-            request: ask,
+            request: script_request,
         })
         .await
     }
@@ -350,18 +350,18 @@ impl ScriptRoute {
         head: Parts,
         body: StreamedServiceBody,
         deadline: Instant,
-        seen: &RequestCall,
+        call: &RequestCall,
     ) -> Result<ScriptRequest, ScriptError> {
         let path = script_request::path_below_mount(&self.setup.mount, &head.uri).to_owned();
         let Some(method) = script_request::parse_method(&head.method) else {
             let found = generation.table.route(generation.service(), &generation.edition, None, &path);
-            let found =
+            let result =
                 timeout_at(deadline, pin!(found)).await.ok_or(RequestBodyError::DeadlineExceeded)??;
-            let RoutingResult::MethodNotAllowed(allow) = found else { return Err(ScriptError::NotFound) };
+            let RoutingResult::MethodNotAllowed(allow) = result else { return Err(ScriptError::NotFound) };
             return Err(ScriptError::Method { method: head.method.to_string(), allow });
         };
         let text = read_request_body(body, self.setup.limits.request_body.0, deadline).await?;
-        let parsed = timeout_at(deadline, pin!(self.parse_request(&head, text, seen))).await;
+        let parsed = timeout_at(deadline, pin!(self.parse_request(&head, text, call))).await;
         let (body, query) = parsed.ok_or(RequestBodyError::DeadlineExceeded)??;
         Ok(ScriptRequest { method, path, query, headers: head.headers, body })
     }
@@ -371,7 +371,7 @@ impl ScriptRoute {
         &self,
         head: &Parts,
         text: bytes::Bytes,
-        seen: &RequestCall,
+        call: &RequestCall,
     ) -> Result<(FramePayload, bytes::Bytes), ScriptError> {
         let pool = &self.setup.scripts.offload;
         let unread = |error: CallError| match error {
@@ -379,13 +379,13 @@ impl ScriptRoute {
             _ => ScriptError::NotReady,
         };
         let body =
-            script_request::parse_request_body(pool, seen, &head.headers, text).await.map_err(unread)?;
+            script_request::parse_request_body(pool, call, &head.headers, text).await.map_err(unread)?;
         let body = body.map_err(|error| match error {
             InvalidBody::Json(error) => ScriptError::BodyJson(error),
             InvalidBody::Text => ScriptError::BodyText,
         })?;
         let query = head.uri.query().unwrap_or_default();
-        let query = script_request::query_to_json_pooled(pool, seen, query).await.map_err(unread)?;
+        let query = script_request::query_to_json_pooled(pool, call, query).await.map_err(unread)?;
         Ok((body, query))
     }
 }

@@ -91,8 +91,8 @@ pub(crate) struct RunFailure {
 }
 
 /// Handles a request, with or without a handler.
-pub(crate) async fn handle_run_request(asked: RunRequest) -> Result<RunResponse, RunFailure> {
-    let RunRequest { setup, generation, origin, request: ask } = asked;
+pub(crate) async fn handle_run_request(run_request: RunRequest) -> Result<RunResponse, RunFailure> {
+    let RunRequest { setup, generation, origin, request: ask } = run_request;
     let found =
         generation.table.route(generation.service(), &generation.edition, Some(ask.method), &ask.path);
     let of_nobody = |reply| {
@@ -101,9 +101,9 @@ pub(crate) async fn handle_run_request(asked: RunRequest) -> Result<RunResponse,
     };
     match found.await.map_err(ScriptError::from)? {
         RoutingResult::Handler { handler, path, instance } => {
-            let ask = ScriptRequest { path, ..ask };
+            let script_request = ScriptRequest { path, ..ask };
             generation.pool.note_run();
-            let run = RunContext::new(setup, generation, handler, instance, origin, ask);
+            let run = RunContext::new(setup, generation, handler, instance, origin, script_request);
             ScriptRun::new(run).start().await
         }
         RoutingResult::Options(allow) => of_nobody(HandlerReply::options_response(&allow)),

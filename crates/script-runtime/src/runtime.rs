@@ -151,8 +151,8 @@ impl ScriptRuntime {
     /// Returns the deployment with this name, or creates it.
     pub(crate) fn get_or_create_deployment(&self, name: &str) -> Arc<ScriptDeployment> {
         let mut deployments = self.lock_deployments();
-        if let Some(known) = deployments.get(name).and_then(Weak::upgrade) {
-            return known;
+        if let Some(script_deployment) = deployments.get(name).and_then(Weak::upgrade) {
+            return script_deployment;
         }
         let made = ScriptDeployment::new(name, &self.deployment_context);
         deployments.retain(|_, deployment| deployment.strong_count() > 0);

@@ -150,19 +150,19 @@ impl ScriptFolder {
 
     /// Starts a script of this name.
     fn start_script(&self, name: &str) -> Arc<ScriptRoute> {
-        let (services, deployed) = (ServiceSet::new(&[].into()).expect("none"), DeployedNames::default());
-        let ground = ScriptRouteContext {
+        let (services, names) = (ServiceSet::new(&[].into()).expect("none"), DeployedNames::default());
+        let context = ScriptRouteContext {
             path: "/*",
             services: &services,
             scripts: &self.scripts,
-            deployed: &deployed,
+            deployed: &names,
             folder: self.folder.path(),
         };
         let file = format!("own/{name}.sjs");
         let options = ScriptConfig::File(file.clone().into()).options();
         let source = SCRIPT.replace("NAME", name);
         let program = compile(&source, &file, &CompileOptions::default()).expect("a script");
-        let script = ScriptRoute::build(program, source, options, &ground)
+        let script = ScriptRoute::build(program, source, options, &context)
             .unwrap_or_else(|problems| panic!("{problems:?}"));
         script.activate();
         Arc::new(script)

@@ -54,8 +54,8 @@ async fn open_service(folder: &Path) -> (StateRegistry, ServiceState) {
     (states, service)
 }
 
-fn state_request(held: &HeldLocks) -> StateRequest<'_> {
-    StateRequest { handler: 0, path: "/data", held_locks: held, position: "shop.sjs:1:1" }
+fn state_request(locks: &HeldLocks) -> StateRequest<'_> {
+    StateRequest { handler: 0, path: "/data", held_locks: locks, position: "shop.sjs:1:1" }
 }
 
 /// Sets a member, and its name in the other cell; every fifth time declares a resource of that name.

@@ -65,13 +65,13 @@ impl<'p, 'a> ScriptAnalysis<'p, 'a> {
         parsed: &'p ParsedScript<'a>,
         tree: &'p SyntaxTree<'a>,
         strict: bool,
-        found: &mut Vec<Diagnostic>,
+        diagnostics: &mut Vec<Diagnostic>,
     ) -> Self {
         let code = CodeText::new(parsed, tree);
         let names = ScriptSymbols::from_code(&code);
         let flow = DataFlow::from_code(&code, &names);
         let sharing = VariableSharing::from_code(&code, &names, &flow);
-        let calls = WaitSites::from_code(&code, &names, found);
+        let calls = WaitSites::from_code(&code, &names, diagnostics);
         let touched = StateAccesses::from_code(&code, &names);
         let handlers = (0..names.handlers.len()).map(|handler| {
             let classified = cells::classify_handler(&names, &touched, handler);
@@ -89,22 +89,22 @@ impl<'p, 'a> ScriptAnalysis<'p, 'a> {
         let handlers = handlers.collect();
         let mut analysis =
             Self { code, names, flow, sharing, calls, state_accesses: touched, handlers, plans: Vec::new() };
-        analysis.plans = analysis.check(strict, found);
+        analysis.plans = analysis.check(strict, diagnostics);
         analysis
     }
 
-    fn check(&self, strict: bool, found: &mut Vec<Diagnostic>) -> Vec<ParPlan> {
-        cells::check_paths(self, strict, found);
-        commit::check(self, found);
-        capture::check(self, found);
-        query::check(self, found);
-        purity::check(self, found);
-        respond::check(self, found);
-        resources::check(self, found);
-        urls::check(self, found);
-        top_level::check(self, found);
+    fn check(&self, strict: bool, diagnostics: &mut Vec<Diagnostic>) -> Vec<ParPlan> {
+        cells::check_paths(self, strict, diagnostics);
+        commit::check(self, diagnostics);
+        capture::check(self, diagnostics);
+        query::check(self, diagnostics);
+        purity::check(self, diagnostics);
+        respond::check(self, diagnostics);
+        resources::check(self, diagnostics);
+        urls::check(self, diagnostics);
+        top_level::check(self, diagnostics);
         let observer = EffectAnalyzer::new(self);
-        pfor::check(self, &observer, found);
+        pfor::check(self, &observer, diagnostics);
         let constructs = self.code.parsed.syntax.constructs.iter().enumerate();
         let pars = constructs.filter(|(_, it)| it.kind == ConstructKind::Par);
         pars.map(|(id, _)| ParPlan::from_construct(self, &observer, id)).collect()
@@ -112,6 +112,6 @@ impl<'p, 'a> ScriptAnalysis<'p, 'a> {
 }
 
 /// Whether any diagnostic is an error.
-pub(crate) fn has_errors(found: &[Diagnostic]) -> bool {
-    found.iter().any(|it| it.severity == DiagnosticSeverity::Error)
+pub(crate) fn has_errors(diagnostics: &[Diagnostic]) -> bool {
+    diagnostics.iter().any(|it| it.severity == DiagnosticSeverity::Error)
 }

@@ -41,12 +41,12 @@ fn compile_on_thread(
 ) -> Result<ScriptProgram, Vec<Diagnostic>> {
     let allocator = Allocator::default();
     let parsed = parse::parse(&allocator, source);
-    let mut found = parsed.diagnostics.clone();
-    let Some(tree) = &parsed.tree else { return Err(found) };
-    let analysis = ScriptAnalysis::from_parsed(&parsed, tree, options.strict_paths, &mut found);
-    diagnostic::sort_diagnostics(&mut found);
-    if analyse::has_errors(&found) {
-        return Err(found);
+    let mut diagnostics = parsed.diagnostics.clone();
+    let Some(tree) = &parsed.tree else { return Err(diagnostics) };
+    let analysis = ScriptAnalysis::from_parsed(&parsed, tree, options.strict_paths, &mut diagnostics);
+    diagnostic::sort_diagnostics(&mut diagnostics);
+    if analyse::has_errors(&diagnostics) {
+        return Err(diagnostics);
     }
     let EmittedCode { code, map } = emit::emit(&analysis);
     let lines = LineStarts::new(source);
@@ -61,7 +61,7 @@ fn compile_on_thread(
         map,
         imports: emit::imported_modules(&analysis),
         services: services.collect(),
-        warnings: found,
+        warnings: diagnostics,
         graphs: graph::par_graphs(&analysis, |offset| lines.position(offset)),
         sites: sites.collect(),
     })

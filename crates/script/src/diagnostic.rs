@@ -151,8 +151,8 @@ impl DiagnosticKind for DiagnosticCode {
 }
 
 /// Sorts diagnostics by source order and removes duplicates.
-pub(crate) fn sort_diagnostics(found: &mut Vec<Diagnostic>) {
+pub(crate) fn sort_diagnostics(diagnostics: &mut Vec<Diagnostic>) {
     let key = |it: &Diagnostic| (it.location.span().start, it.location.span().end, it.severity);
-    found.sort_by_key(key);
-    found.dedup();
+    diagnostics.sort_by_key(key);
+    diagnostics.dedup();
 }

@@ -70,12 +70,12 @@ pub(crate) fn emit(analysis: &ScriptAnalysis<'_, '_>) -> EmittedCode {
     emitter.emit_responds();
     emitter.emit_parallel();
     let source = analysis.code.parsed.source;
-    let whole = [
+    let pieces = [
         ReplacementPiece::from_text("(async ($s) => {\"use strict\"; "),
         ReplacementPiece::Source(0..source.len()),
         ReplacementPiece::from_text("\n})"),
     ];
-    let mut output = emitter.edits.write(source, &whole);
+    let mut output = emitter.edits.write(source, &pieces);
     let map = output.take_source_map(source);
     EmittedCode { code: output.code, map }
 }

@@ -196,7 +196,7 @@ fn parses_deeply_nested_texts() {
 
 #[test]
 fn rejects_texts_over_the_maximum_length() {
-    let (constructs, said) = outline(&" ".repeat((1 << 20) + 1));
+    let (constructs, diagnostics) = outline(&" ".repeat((1 << 20) + 1));
     assert!(constructs.is_empty());
-    assert_eq!(said.iter().map(|it| it.code.unwrap()).collect::<Vec<_>>(), ["s-too-large"]);
+    assert_eq!(diagnostics.iter().map(|it| it.code.unwrap()).collect::<Vec<_>>(), ["s-too-large"]);
 }

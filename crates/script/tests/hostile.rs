@@ -4,8 +4,8 @@
 use script::{CompileOptions, ScriptProgram, compile};
 
 fn compile_valid(source: &str) -> ScriptProgram {
-    compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|found| {
-        let said: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
+    compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|diagnostics| {
+        let said: Vec<String> = diagnostics.iter().map(|it| it.render("test.sjs", source)).collect();
         panic!("{}", said.join("\n"))
     })
 }
@@ -21,9 +21,9 @@ fn repeat_indexed(count: usize, one: impl Fn(usize) -> String) -> String {
 
 #[test]
 fn rejects_large_texts_with_the_limit() {
-    let found = compile(&" ".repeat((1 << 20) + 1), "test.sjs", &CompileOptions::default())
+    let diagnostics = compile(&" ".repeat((1 << 20) + 1), "test.sjs", &CompileOptions::default())
         .expect_err("the text is too large");
-    let [only] = found.as_slice() else { panic!("{found:?}") };
+    let [only] = diagnostics.as_slice() else { panic!("{diagnostics:?}") };
     assert_eq!((only.code, only.message.as_str()), (Some("s-too-large"), "a file has at most 1024 KiB"));
     assert!(only.hint.is_some());
 }

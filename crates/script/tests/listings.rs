@@ -98,15 +98,19 @@ fn source_map_covers_all_copied_words() {
         let mut led = 0;
         for (index, _) in source.match_indices("query.") {
             let original = lines.position(index);
-            let place = program
+            let position = program
                 .map
                 .emitted_position(original)
                 .unwrap_or_else(|| panic!("{name}: nothing at {original}"));
             assert!(
-                emitted.line_text(place.line)[place.column as usize - 1..].starts_with("query."),
+                emitted.line_text(position.line)[position.column as usize - 1..].starts_with("query."),
                 "{name}"
             );
-            assert_eq!(program.map.original_position(place.line, place.column), Some(original), "{name}");
+            assert_eq!(
+                program.map.original_position(position.line, position.column),
+                Some(original),
+                "{name}"
+            );
             led += 1;
         }
         assert!(led > 0 || ["3", "1"].contains(&name), "{name}");

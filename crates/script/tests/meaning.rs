@@ -29,11 +29,11 @@ fn compare_with_sequential(engine: NodeProcess, cases: u32) {
     let result = TestRunner::new(config).run(&(vec(any::<u8>(), 0..=160), any::<u32>()), |(bytes, seed)| {
         let source = HandlerGenerator::program(&bytes);
         let mut node = node.borrow_mut();
-        let one = compile_valid(&source);
+        let script_program = compile_valid(&source);
         let other = compile_valid(&sequential_version(&source));
-        let parallel = node.run(&one, 0, seed, &json!({}));
+        let parallel = node.run(&script_program, 0, seed, &json!({}));
         let expected = node.run(&other, 0, seed.wrapping_add(1), &json!({}));
-        assert_eq!(parallel, expected, "{source}\n{}", one.code);
+        assert_eq!(parallel, expected, "{source}\n{}", script_program.code);
         Ok(())
     });
     if let Err(failure) = result {
@@ -233,9 +233,9 @@ fn functions_of_a_nested_resource_use_captured_variables() {
         } } }";
     let program = compile_valid(source);
     let mut node = NodeProcess::start();
-    let declared = node.run(&program, 0, 1, &json!({ "x": "3" }));
-    let captured = &declared["answers"][0]["captured"];
-    assert_eq!(captured["x"], 3, "{declared}");
+    let value = node.run(&program, 0, 1, &json!({ "x": "3" }));
+    let captured = &value["answers"][0]["captured"];
+    assert_eq!(captured["x"], 3, "{value}");
     let answer = node.run_nested(&program, 1, 1, &json!({}), captured);
     assert_eq!(answer["error"], Value::Null, "{}", program.code);
     assert_eq!(answer["answers"], json!([[1, 9, "inner3", "outer", true, 6]]), "{answer}");

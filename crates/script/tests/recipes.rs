@@ -11,7 +11,7 @@ fn compile_inline_plan(body: &str) -> Option<InlinePlan> {
          res user = 'http://u/@', items = 'http://i/?of=@', own = '/b?n=@'\n{body}\n}} }}"
     );
     let program = compile(&source, "s.sjs", &CompileOptions::default());
-    let program = program.unwrap_or_else(|found| panic!("{source}\n{found:#?}"));
+    let program = program.unwrap_or_else(|diagnostics| panic!("{source}\n{diagnostics:#?}"));
     program.services[0].handlers[0].recipe.clone()
 }
 
@@ -49,8 +49,8 @@ fn calls_are_sequential_and_in_par_follow_their_inputs() {
 fn bare_calls_are_passed_through_and_constants_need_no_call() {
     let passed = compile_inline_plan("respond user.get(query.id)").expect("one");
     assert!(matches!(passed.steps[0].what, InlineOperation::Call { passes: true, .. }));
-    let kept = compile_inline_plan("var u = user.get(query.id); respond u").expect("one");
-    assert!(matches!(kept.steps[0].what, InlineOperation::Call { passes: false, .. }));
+    let plan = compile_inline_plan("var u = user.get(query.id); respond u").expect("one");
+    assert!(matches!(plan.steps[0].what, InlineOperation::Call { passes: false, .. }));
     assert_eq!(compile_inline_plan("respond 'hello'").expect("one").steps, []);
 }
 

@@ -5,11 +5,11 @@ use diagnostics::DiagnosticSeverity;
 use script::{CommitPoint, CompileOptions, ConcurrencyClass, HeaderReads, ScriptProgram, compile};
 
 fn render_with_strictness(source: &str, strict_paths: bool) -> String {
-    let found = match compile(source, "test.sjs", &CompileOptions { strict_paths }) {
+    let diagnostics = match compile(source, "test.sjs", &CompileOptions { strict_paths }) {
         Ok(program) => program.warnings,
         Err(found) => found,
     };
-    let shown: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
+    let shown: Vec<String> = diagnostics.iter().map(|it| it.render("test.sjs", source)).collect();
     shown.join("\n")
 }
 
@@ -18,7 +18,8 @@ fn render_diagnostics(source: &str) -> String {
 }
 
 fn compile_valid(source: &str) -> ScriptProgram {
-    compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|found| panic!("{found:?}"))
+    compile(source, "test.sjs", &CompileOptions::default())
+        .unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
 }
 
 #[test]

@@ -56,41 +56,43 @@ fn parse_with_acorn(texts: &[NamedText]) -> Vec<ParserResult> {
     let mut input = node.stdin.take().expect("stdin is piped");
     input.write_all(&serde_json::to_vec(&texts).expect("texts are JSON")).expect("node reads");
     drop(input);
-    let ended = node.wait_with_output().expect("node ends");
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    serde_json::from_slice(&ended.stdout).expect("opinions")
+    let output = node.wait_with_output().expect("node ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("opinions")
 }
 
 fn parse_with_script((_, text): &NamedText) -> ParserResult {
-    let (found, said) = script::outline(text);
-    let error = said.iter().find(|it| it.severity == DiagnosticSeverity::Error);
-    let constructs =
-        found.iter().map(|it| (it.kind.to_owned(), it.position.line, it.position.column)).collect();
+    let (outlined_constructs, diagnostics) = script::outline(text);
+    let error = diagnostics.iter().find(|it| it.severity == DiagnosticSeverity::Error);
+    let constructs = outlined_constructs
+        .iter()
+        .map(|it| (it.kind.to_owned(), it.position.line, it.position.column))
+        .collect();
     let said = error.map_or_else(String::new, |error| error.render("a.sjs", text));
     ParserResult { accepted: error.is_none(), error: said, constructs }
 }
 
 /// Compares the results of both parsers, and returns the number of texts that both accept.
 fn compare_parsers(texts: &[NamedText]) -> usize {
-    let theirs = parse_with_acorn(texts);
+    let results = parse_with_acorn(texts);
     let mut approved = 0;
     let mut different = Vec::new();
-    for (text, theirs) in texts.iter().zip(theirs) {
+    for (text, result) in texts.iter().zip(results) {
         let ours = parse_with_script(text);
         let same =
-            ours.accepted == theirs.accepted && (!ours.accepted || ours.constructs == theirs.constructs);
+            ours.accepted == result.accepted && (!ours.accepted || ours.constructs == result.constructs);
         approved += usize::from(same && ours.accepted);
         if !same {
             let (name, text) = text;
-            let at = ours.constructs.iter().zip(&theirs.constructs).position(|(a, b)| a != b);
+            let at = ours.constructs.iter().zip(&result.constructs).position(|(a, b)| a != b);
             different.push(format!(
                 "{name}\n{text}\ncompiler: {} {}\nacorn: {} {}\n{:?} / {:?} from {at:?}",
                 ours.accepted,
                 ours.error,
-                theirs.accepted,
-                theirs.error,
+                result.accepted,
+                result.error,
                 ours.constructs.len(),
-                theirs.constructs.len()
+                result.constructs.len()
             ));
         }
     }

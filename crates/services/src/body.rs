@@ -243,10 +243,10 @@ mod tests {
 
     #[tokio::test]
     async fn joins_pieces_in_one_buffer_without_copying_a_single_piece() {
-        let (mut one, mut many) = (BodyBuffer::default(), BodyBuffer::default());
+        let (mut buffer, mut many) = (BodyBuffer::default(), BodyBuffer::default());
         let piece = Bytes::from(vec![b'x'; 100]);
-        one.put(piece.clone());
-        assert_eq!(one.finish().await.as_ptr(), piece.as_ptr());
+        buffer.put(piece.clone());
+        assert_eq!(buffer.finish().await.as_ptr(), piece.as_ptr());
         (0..10_000).for_each(|_| many.put(piece.slice(..1)));
         assert!(
             many.len() == 10_000 && many.full_blocks.is_empty() && many.last_block.capacity() <= 4 * 10_000

@@ -98,13 +98,13 @@ impl ServiceSet {
     /// # Errors
     /// All mistakes in the config, not just the first.
     pub fn load(config: &BTreeMap<String, ServiceConfig>, folder: &Path) -> Result<Self, Vec<Diagnostic>> {
-        let outside = BackgroundDependencies {
+        let background_dependencies = BackgroundDependencies {
             transport: Arc::new(LiveTransport),
             resolver: Arc::new(SystemResolver),
             offload: None,
         };
         let by_name = build_services(config, folder, &BTreeMap::new())?;
-        Ok(Self { by_name: Arc::new(by_name), dependencies: Arc::new(outside) })
+        Ok(Self { by_name: Arc::new(by_name), dependencies: Arc::new(background_dependencies) })
     }
 
     /// Creates the services of a new config, which take over the state of these: connections, counts, and the
@@ -143,27 +143,27 @@ impl ServiceSet {
     /// Replaces the transport, for recordings and tests.
     #[must_use]
     pub fn with_transport(self, transport: Arc<dyn ServiceTransport>) -> Self {
-        let outside =
+        let background_dependencies =
             BackgroundDependencies { transport, ..BackgroundDependencies::clone(&self.dependencies) };
-        Self { dependencies: Arc::new(outside), ..self }
+        Self { dependencies: Arc::new(background_dependencies), ..self }
     }
 
     /// Replaces the resolver.
     #[must_use]
     pub fn with_resolver(self, resolver: Arc<dyn NameResolver>) -> Self {
-        let outside =
+        let background_dependencies =
             BackgroundDependencies { resolver, ..BackgroundDependencies::clone(&self.dependencies) };
-        Self { dependencies: Arc::new(outside), ..self }
+        Self { dependencies: Arc::new(background_dependencies), ..self }
     }
 
     /// Decodes responses to programs in this pool.
     #[must_use]
     pub fn with_offload(self, offload: OffloadPool) -> Self {
-        let outside = BackgroundDependencies {
+        let background_dependencies = BackgroundDependencies {
             offload: Some(offload),
             ..BackgroundDependencies::clone(&self.dependencies)
         };
-        Self { dependencies: Arc::new(outside), ..self }
+        Self { dependencies: Arc::new(background_dependencies), ..self }
     }
 
     /// Returns the names of all services, in alphabetical order.
@@ -362,9 +362,15 @@ impl ServiceSet {
         service: &Arc<UpstreamService>,
         number: usize,
     ) -> CallExchange {
-        let (outside, service) = (Arc::clone(&self.dependencies), Arc::clone(service));
+        let (background_dependencies, service) = (Arc::clone(&self.dependencies), Arc::clone(service));
         let client = call.connection_details.map(|arrival| arrival.client);
-        CallExchange { dependencies: outside, service, number, caller: call.caller.clone(), client }
+        CallExchange {
+            dependencies: background_dependencies,
+            service,
+            number,
+            caller: call.caller.clone(),
+            client,
+        }
     }
 }
 
@@ -397,11 +403,11 @@ impl CallExchange {
         let (head, body) = self.with_leased_body(answer).into_parts();
         let mut headers = head.headers;
         let received =
-            clock.within_total_timeout(pin!(receive(&mut headers, body, budget))).await.map_err(|late| {
-                if matches!(late, ExpiredTimeout::Service(..)) {
+            clock.within_total_timeout(pin!(receive(&mut headers, body, budget))).await.map_err(|timeout| {
+                if matches!(timeout, ExpiredTimeout::Service(..)) {
                     peer.record_outcome(RequestVerdict::Failure, false);
                 }
-                self.timeout_error(late)
+                self.timeout_error(timeout)
             });
         let wrong = |stopped| match stopped {
             ReceiveError::Refused(error) => offload_call_error(error),
@@ -511,7 +517,7 @@ fn build_services(
                     problems.push(duplicate_name_problem(name, other.name()));
                 }
             }
-            Err(found) => problems.extend(found),
+            Err(diagnostics) => problems.extend(diagnostics),
         }
     }
     if problems.is_empty() { Ok(by_name) } else { Err(problems) }

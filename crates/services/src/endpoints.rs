@@ -67,14 +67,20 @@ pub(crate) struct ServiceEndpoints {
 impl ServiceEndpoints {
     /// Creates endpoints for a plan, taking over the state of previous endpoints.
     pub(crate) fn new(settings: TargetSettings, before: Option<&Arc<Self>>) -> Self {
-        let known = before.map(|before| before.peers.load_full()).unwrap_or_default();
+        let endpoint_peers = before.map(|before| before.peers.load_full()).unwrap_or_default();
         let mut peers = Vec::with_capacity(settings.origins.len());
         for origin in &settings.origins {
             match literal_address(origin) {
-                Some(address) => peers.push(reuse_or_create_peer(&known, origin, Some(address))),
-                None => peers.extend(known.iter().filter(|peer| peer.has_target(origin)).map(|known| {
-                    reuse_or_create_peer(std::slice::from_ref(known), origin, known.endpoint.address)
-                })),
+                Some(address) => peers.push(reuse_or_create_peer(&endpoint_peers, origin, Some(address))),
+                None => peers.extend(endpoint_peers.iter().filter(|peer| peer.has_target(origin)).map(
+                    |endpoint_peer| {
+                        reuse_or_create_peer(
+                            std::slice::from_ref(endpoint_peer),
+                            origin,
+                            endpoint_peer.endpoint.address,
+                        )
+                    },
+                )),
             }
         }
         let settled = settings.checks.is_none()
@@ -109,22 +115,22 @@ impl ServiceEndpoints {
     /// The error of the lookup, if not a single endpoint is known.
     pub(crate) async fn wait_until_ready(
         self: &Arc<Self>,
-        outside: &BackgroundDependencies,
+        dependencies: &BackgroundDependencies,
     ) -> Result<(), BodyError> {
         if self.is_ready() {
             return Ok(());
         }
-        self.start_health_checks(outside);
+        self.start_health_checks(dependencies);
         if self.settings.origins.iter().all(|origin| literal_address(origin).is_some()) {
             self.ready.store(true, Release);
             return Ok(());
         }
-        self.wait_for_lookup(outside).await
+        self.wait_for_lookup(dependencies).await
     }
 
     /// Starts the background tasks: health checks, if configured. Stops those of the previous targets, and
     /// clears health state that only they had determined.
-    pub(crate) fn start_background_tasks(self: &Arc<Self>, outside: &BackgroundDependencies) {
+    pub(crate) fn start_background_tasks(self: &Arc<Self>, dependencies: &BackgroundDependencies) {
         let before = std::mem::take(&mut *self.previous.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(before) = before.upgrade() {
             before.stop_health_checks();
@@ -132,12 +138,11 @@ impl ServiceEndpoints {
         if self.settings.checks.is_none() {
             self.peers.load().iter().for_each(|peer| _ = peer.health.set_unhealthy(false));
         } else if !self.ready.load(Acquire) {
-            let (targets, outside) = (Arc::clone(self), outside.clone());
+            let (targets, background_dependencies) = (Arc::clone(self), dependencies.clone());
             // The first lookup of the names may take long.
-            tokio::spawn(watch_polls(
-                PollSite::Upstream,
-                async move { targets.wait_until_ready(&outside).await },
-            ));
+            tokio::spawn(watch_polls(PollSite::Upstream, async move {
+                targets.wait_until_ready(&background_dependencies).await
+            }));
         }
     }
 
@@ -223,12 +228,12 @@ fn random_pair(turn: usize, count: usize) -> (usize, usize) {
 /// Returns the endpoint at this address: the known one, or a copy of it with its state if its connection
 /// settings have changed, or a new one.
 fn reuse_or_create_peer(
-    known: &[Arc<EndpointPeer>],
+    peers: &[Arc<EndpointPeer>],
     origin: &Arc<TargetOrigin>,
     address: Option<SocketAddr>,
 ) -> Arc<EndpointPeer> {
     let endpoint = || RequestEndpoint { origin: Arc::clone(origin), address };
-    match known.iter().find(|peer| peer.endpoint.address == address && peer.has_target(origin)) {
+    match peers.iter().find(|peer| peer.endpoint.address == address && peer.has_target(origin)) {
         Some(peer) if Arc::ptr_eq(&peer.endpoint.origin, origin) => Arc::clone(peer),
         Some(peer) => Arc::new(peer.with_endpoint(endpoint())),
         None => Arc::new(EndpointPeer::new(endpoint())),

@@ -152,14 +152,14 @@ impl UpstreamService {
     }
 
     /// Creates a service for an external host with default settings; `None` if the authority is invalid.
-    pub(crate) fn new_external(authority: &str, scheme: &str, reach: ReachableAddresses) -> Option<Self> {
+    pub(crate) fn new_external(authority: &str, scheme: &str, addresses: ReachableAddresses) -> Option<Self> {
         let config = ServiceConfig::with_url(format!("{scheme}://{authority}"));
         Self::from_reader(
             ServiceConfigReader::new(authority),
             authority,
             (&config, Path::new("")),
             None,
-            reach,
+            addresses,
         )
         .ok()
     }
@@ -169,10 +169,11 @@ impl UpstreamService {
         name: &str,
         (config, folder): (&ServiceConfig, &Path),
         before: Option<&Self>,
-        reach: ReachableAddresses,
+        addresses: ReachableAddresses,
     ) -> Result<Self, Vec<Diagnostic>> {
         let name: Arc<str> = name.into();
-        let dial = ConnectSettings { reachable_addresses: reach, ..reader.connect_settings(config, folder) };
+        let dial =
+            ConnectSettings { reachable_addresses: addresses, ..reader.connect_settings(config, folder) };
         let origins = reader.parse_origins(&name, config, &dial).into_iter();
         let origins = origins.map(|origin| reuse_origin(origin, before)).collect();
         let dns_refresh_rate = reader.check_duration("/dns_refresh_rate", config.dns_refresh_rate.0);
@@ -216,9 +217,9 @@ impl UpstreamService {
 
 /// Returns the equal origin from before, with its connections, if there is one.
 fn reuse_origin(origin: TargetOrigin, before: Option<&UpstreamService>) -> Arc<TargetOrigin> {
-    let known =
+    let target_origin =
         before.and_then(|before| before.targets.settings().origins.iter().find(|known| ***known == origin));
-    known.map_or_else(|| Arc::new(origin), Arc::clone)
+    target_origin.map_or_else(|| Arc::new(origin), Arc::clone)
 }
 
 #[cfg(test)]

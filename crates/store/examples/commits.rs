@@ -67,10 +67,10 @@ async fn run_client(store: Store, cell: Arc<ExampleCell>, began: Instant) -> Res
         let durable = turn.0.submit(batch).await;
         turn.1 += 1;
         drop(turn);
-        let written = durable.await?[0];
-        if written.needs_compaction {
+        let result = durable.await?[0];
+        if result.needs_compaction {
             store
-                .commit(WriteBatch::new().compact("counter", written.version, written.version.to_string()))
+                .commit(WriteBatch::new().compact("counter", result.version, result.version.to_string()))
                 .await?;
         }
         commits += 1;
@@ -85,11 +85,11 @@ async fn measure_append(folder: &Path, size: usize) -> Result<Duration, StoreErr
     let cpu = cpu_time();
     let count = 20_000;
     for _ in 0..count {
-        let written = store
+        let result = store
             .commit(WriteBatch::new().append("list", version, "an entry that is new in the list"))
             .await?[0];
-        version = written.version;
-        if written.needs_compaction {
+        version = result.version;
+        if result.needs_compaction {
             store.commit(WriteBatch::new().compact("list", version, vec![b'x'; size])).await?;
         }
     }

@@ -258,14 +258,14 @@ fn write_batch(connection: &Connection, batch: &WriteBatch) -> Result<Vec<WriteR
         return Ok(vec![write(only)?]);
     }
     connection.prepare_cached("SAVEPOINT batch")?.execute([])?;
-    let written = batch.writes.iter().map(write).collect();
-    if matches!(written, Err(FailureCause::Refused(_))) {
+    let results = batch.writes.iter().map(write).collect();
+    if matches!(results, Err(FailureCause::Refused(_))) {
         connection.prepare_cached("ROLLBACK TO batch")?.execute([])?;
     }
-    if !matches!(written, Err(FailureCause::File(..))) {
+    if !matches!(results, Err(FailureCause::File(..))) {
         connection.prepare_cached("RELEASE batch")?.execute([])?;
     }
-    written
+    results
 }
 
 /// Batches that build on each other, so that one can be submitted before the result of the previous one is

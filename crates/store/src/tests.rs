@@ -86,12 +86,12 @@ async fn a_log_consists_of_its_snapshot_and_the_changes_since() {
     let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
     let changes = vec![(2, Bytes::from("1")), (3, Bytes::from("2"))];
-    let whole = KeyLog { version: 3, snapshot: Some((1, "0".into())), changes: changes.clone() };
-    assert_eq!(store.load("a").await.unwrap(), Some(whole));
+    let log = KeyLog { version: 3, snapshot: Some((1, "0".into())), changes: changes.clone() };
+    assert_eq!(store.load("a").await.unwrap(), Some(log));
     assert_eq!(store.load("b").await.unwrap(), None);
     let known = |version| vec![("a".into(), version)];
-    let rest = KeyLog { version: 3, snapshot: None, changes: changes[1..].to_vec() };
-    assert_eq!(store.load_after(known(2)).await.unwrap(), [Some(rest)]);
+    let key_log = KeyLog { version: 3, snapshot: None, changes: changes[1..].to_vec() };
+    assert_eq!(store.load_after(known(2)).await.unwrap(), [Some(key_log)]);
     let nothing = KeyLog { version: 3, snapshot: None, changes: vec![] };
     assert_eq!(store.load_after(known(3)).await.unwrap(), [Some(nothing)]);
 }
@@ -100,8 +100,8 @@ async fn a_log_consists_of_its_snapshot_and_the_changes_since() {
 async fn a_compaction_changes_no_version_and_keeps_later_changes() {
     let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
-    let written = store.commit(batch().compact("a", 2, "01")).await.unwrap();
-    assert_eq!(written, [WriteResult { version: 3, needs_compaction: false }]);
+    let results = store.commit(batch().compact("a", 2, "01")).await.unwrap();
+    assert_eq!(results, [WriteResult { version: 3, needs_compaction: false }]);
     let compacted = KeyLog { version: 3, snapshot: Some((2, "01".into())), changes: vec![(3, "2".into())] };
     assert_eq!(store.load("a").await.unwrap(), Some(compacted.clone()));
     store.commit(batch().compact("a", 1, "older")).await.unwrap();
@@ -117,17 +117,18 @@ async fn a_compaction_is_due_once_the_changes_outweigh_the_snapshot() {
     store.commit(batch().create("large", value.clone()).create("small", "")).await.unwrap();
     let mut due = Vec::new();
     for version in 1..=20 {
-        let each = batch().append("large", version, change.clone()).append("small", version, change.clone());
-        let written = store.commit(each).await.unwrap();
+        let write_batch =
+            batch().append("large", version, change.clone()).append("small", version, change.clone());
+        let results = store.commit(write_batch).await.unwrap();
         let mut is_due = |key: &str, value: Vec<u8>| {
             due.push((key.to_owned(), version));
             batch().compact(key.to_owned(), version + 1, value)
         };
-        if written[0].needs_compaction {
+        if results[0].needs_compaction {
             let compaction = is_due("large", value.clone());
             store.commit(compaction).await.unwrap();
         }
-        if written[1].needs_compaction {
+        if results[1].needs_compaction {
             let compaction = is_due("small", vec![]);
             store.commit(compaction).await.unwrap();
         }
@@ -158,11 +159,11 @@ async fn rejects_creation_of_existing_and_changes_of_missing_keys() {
 async fn a_recreated_key_never_repeats_a_version() {
     let StoreFixture { store, .. } = &StoreFixture::new();
     store.commit(batch().create("a", "0").append("a", 1, "1").append("a", 2, "2")).await.unwrap();
-    let again = store.commit(batch().remove("a").create("a", "new")).await.unwrap();
-    assert_eq!(again[1].version, 4);
+    let results = store.commit(batch().remove("a").create("a", "new")).await.unwrap();
+    assert_eq!(results[1].version, 4);
     assert_eq!(store.commit(batch().append("a", 1, "1")).await, Err(conflict_error("a", 4)));
-    let whole = KeyLog { version: 4, snapshot: Some((4, "new".into())), changes: vec![] };
-    assert_eq!(store.load_after(vec![("a".into(), 3)]).await.unwrap(), [Some(whole)]);
+    let log = KeyLog { version: 4, snapshot: Some((4, "new".into())), changes: vec![] };
+    assert_eq!(store.load_after(vec![("a".into(), 3)]).await.unwrap(), [Some(log)]);
 }
 
 #[tokio::test]

@@ -114,9 +114,9 @@ impl StoreThread {
         let error = fail.into_store_error(&self.file);
         let (writes, reads): (StoreJobs, StoreJobs) =
             jobs.into_iter().partition(|job| job.access() == RequestAccess::Write);
-        let (failed, again) = if writes.is_empty() { (reads, writes) } else { (writes, reads) };
+        let (failed, store_jobs) = if writes.is_empty() { (reads, writes) } else { (writes, reads) };
         failed.into_iter().for_each(|job| job.send_result(Some(&error)));
-        self.process_jobs(again);
+        self.process_jobs(store_jobs);
     }
 
     fn transact(&mut self, jobs: &mut [Box<dyn StoreJob>]) -> Result<(), FailureCause> {

@@ -157,7 +157,7 @@ async fn appends_until_the_disk_refuses() {
     let mut version = store.commit(WriteBatch::new().create("list", "")).await.unwrap()[0].version;
     let error = loop {
         match store.commit(WriteBatch::new().append("list", version, vec![b'x'; 5_000])).await {
-            Ok(written) => version = written[0].version,
+            Ok(results) => version = results[0].version,
             Err(error) => break error,
         }
     };
@@ -194,7 +194,7 @@ async fn counts_to_three_hundred() {
         loop {
             let version = store.load("counter").await.unwrap().unwrap().version;
             match store.commit(WriteBatch::new().with_fence(&lease).append("counter", version, "x")).await {
-                Ok(written) => break print_line(&written[0].version.to_string()),
+                Ok(results) => break print_line(&results[0].version.to_string()),
                 Err(StoreError::Conflict { .. }) => changed.next().await.unwrap(),
                 Err(error) => panic!("{error}"),
             }

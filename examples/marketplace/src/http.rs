@@ -113,8 +113,8 @@ impl HandlerOutput {
 
     /// 204 if a row was deleted, else 404.
     pub(crate) fn deleted(rows: usize, what: &str, id: i64) -> Result<Self, ErrorResponse> {
-        let gone = Self { status: StatusCode::NO_CONTENT, ..Self::ok(Vec::new()) };
-        if rows == 0 { Err(ErrorResponse::not_found(what, id)) } else { Ok(gone) }
+        let output = Self { status: StatusCode::NO_CONTENT, ..Self::ok(Vec::new()) };
+        if rows == 0 { Err(ErrorResponse::not_found(what, id)) } else { Ok(output) }
     }
 
     /// The JSON text; `None` if the body is empty.

@@ -69,13 +69,13 @@ async fn all(arguments: &MarketplaceArguments) -> Result<()> {
     let (mut profile, _profile) = child(MarketplaceService::Profile, arguments)?;
     let (mut catalog, _catalog) = child(MarketplaceService::Catalog, arguments)?;
     let (mut order, _order) = child(MarketplaceService::Order, arguments)?;
-    let ended = tokio::select! {
+    let service = tokio::select! {
         ended = end(arguments.attached) => return Ok(ended?),
         _ = profile.wait() => MarketplaceService::Profile,
         _ = catalog.wait() => MarketplaceService::Catalog,
         _ = order.wait() => MarketplaceService::Order,
     };
-    bail!("the {} service ended, so the others end too", ended.name())
+    bail!("the {} service ended, so the others end too", service.name())
 }
 
 /// Starts a service as a process. Returns our end of the pipe separately, since waiting for a child closes

@@ -122,11 +122,11 @@ async fn foreign_origins_cause_no_calls() {
 
 #[tokio::test]
 async fn describes_aggregates_to_permitted_callers() {
-    let served = AggregateGateway::new().await;
-    let catalogue = served.get("/.well-known/api-catalog", &[]).await.json();
+    let gateway = AggregateGateway::new().await;
+    let catalogue = gateway.get("/.well-known/api-catalog", &[]).await.json();
     let link = &catalogue["linkset"][0]["service-desc"][0]["href"];
-    assert_eq!(link, &json!(format!("{}/openapi.json", served.gateway.url)));
-    let document = served.get("/openapi.json", &[]).await;
+    assert_eq!(link, &json!(format!("{}/openapi.json", gateway.gateway.url)));
+    let document = gateway.get("/openapi.json", &[]).await;
     assert_eq!(document.header("content-type"), "application/json");
     let document = document.json();
     assert_eq!(document["openapi"], "3.1.0");
@@ -137,21 +137,23 @@ async fn describes_aggregates_to_permitted_callers() {
     assert_eq!(operation["parameters"][0]["name"], "n");
     assert_eq!(document["paths"]["/items/{id}"]["get"]["parameters"][0]["in"], "path");
     let key = [("x-api-key", "a-long-and-random-key-of-the-shop")];
-    let all = served.get("/openapi.json", &key).await.json();
+    let all = gateway.get("/openapi.json", &key).await.json();
     assert!(all["paths"]["/hidden"].is_object(), "{all}");
 }
 
 #[tokio::test]
 async fn reloads_a_changed_declaration_and_rejects_an_invalid_one() {
-    let served = AggregateGateway::new().await;
-    served.gateway.replace_file("items.yaml", &ITEMS.replace("get: 'up/json?n={n}'", "get: 'up/json?n={m}'"));
-    let line = served.gateway.wait_for_log(|line| line.contains("items.yaml:4:")).await.expect("a line");
+    let gateway = AggregateGateway::new().await;
+    gateway
+        .gateway
+        .replace_file("items.yaml", &ITEMS.replace("get: 'up/json?n={n}'", "get: 'up/json?n={m}'"));
+    let line = gateway.gateway.wait_for_log(|line| line.contains("items.yaml:4:")).await.expect("a line");
     assert!(line.contains("{m}") || line.contains("`m`"), "{line}");
-    served.gateway.wait_for_log(|line| line.contains("stays active")).await.expect("a line");
-    assert_eq!(served.get("/items?n=1", &[]).await.json(), json!([expected_item(0)]));
-    served.gateway.replace_file("items.yaml", &ITEMS.replace("fields: [path]", "fields: [method]"));
+    gateway.gateway.wait_for_log(|line| line.contains("stays active")).await.expect("a line");
+    assert_eq!(gateway.get("/items?n=1", &[]).await.json(), json!([expected_item(0)]));
+    gateway.gateway.replace_file("items.yaml", &ITEMS.replace("fields: [path]", "fields: [method]"));
     let changed = async {
-        while served.get("/items?n=1", &[]).await.json()[0]["echo"] != json!({ "method": "GET" }) {}
+        while gateway.get("/items?n=1", &[]).await.json()[0]["echo"] != json!({ "method": "GET" }) {}
     };
     with_timeout("the changed declaration", changed).await;
 }

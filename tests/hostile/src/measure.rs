@@ -226,9 +226,9 @@ async fn neighbour_p99(target: &AttackTarget, time: Duration) -> Result<(f64, us
         raise_priority();
         let _ = tell.send(offer_neighbour_load(address, time));
     });
-    let answered = told.await.context("the neighbour's thread ended")??;
-    let times: Vec<f64> = answered.iter().map(|one| one.ms).collect();
-    let refused = answered.iter().filter(|one| one.status != Some(StatusCode::OK)).count();
+    let outcomes = told.await.context("the neighbour's thread ended")??;
+    let times: Vec<f64> = outcomes.iter().map(|outcome| outcome.ms).collect();
+    let refused = outcomes.iter().filter(|loop_outcome| loop_outcome.status != Some(StatusCode::OK)).count();
     Ok((percentile(&times, 99), refused))
 }
 

@@ -57,10 +57,13 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
 }
 
 async fn measure(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<FailoverRow>> {
-    let seen = Arc::<TargetCounts>::default();
+    let counts = Arc::<TargetCounts>::default();
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let (first, second, third) =
-        (start_target(any, false, &seen)?, start_target(any, false, &seen)?, start_target(any, true, &seen)?);
+    let (first, second, third) = (
+        start_target(any, false, &counts)?,
+        start_target(any, false, &counts)?,
+        start_target(any, true, &counts)?,
+    );
     let yaml = format!(
         "services: {{ service: {{ url: ['http://{}', 'http://{}', 'http://{}'] }} }}\n\
          routes:\n  - path: /*\n    proxy: service\n",
@@ -68,11 +71,11 @@ async fn measure(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<Fai
     );
     let server = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &yaml)?;
     let time = tools.round_time(PHASE);
-    let mut rows = vec![run_phase(&server, "all well", time, &seen, progress).await?];
-    seen.third_fails.store(true, Relaxed);
-    rows.push(run_phase(&server, "one answers 500", time, &seen, progress).await?);
+    let mut rows = vec![run_phase(&server, "all well", time, &counts, progress).await?];
+    counts.third_fails.store(true, Relaxed);
+    rows.push(run_phase(&server, "one answers 500", time, &counts, progress).await?);
     drop(third);
-    rows.push(run_phase(&server, "one dead", time, &seen, progress).await?);
+    rows.push(run_phase(&server, "one dead", time, &counts, progress).await?);
     Ok(rows)
 }
 

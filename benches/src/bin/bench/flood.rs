@@ -188,11 +188,11 @@ async fn calibrate_rate(server: &ServerProcess, program: &Bytes) -> Result<f64> 
 /// The p99 of the other clients in ms. Fails unless practically all requests are answered.
 async fn others_p99(server: &ServerProcess, program: &Bytes, per_second: f64, time: Duration) -> Result<f64> {
     let request = || query_request("application/wasm", program.clone());
-    let answered = offer(server.address, per_second, time, request).await?;
-    let is_good = |answered: &&OpenLoopOutcome| answered.status == Some(StatusCode::OK);
-    let good: Vec<f64> = answered.iter().filter(is_good).map(|answered| answered.ms).collect();
-    let refused = answered.len() - good.len();
-    ensure!(refused * 1000 <= answered.len(), "{refused} of {} were not answered", answered.len());
+    let outcomes = offer(server.address, per_second, time, request).await?;
+    let is_good = |outcome: &&OpenLoopOutcome| outcome.status == Some(StatusCode::OK);
+    let good: Vec<f64> = outcomes.iter().filter(is_good).map(|loop_outcome| loop_outcome.ms).collect();
+    let refused = outcomes.len() - good.len();
+    ensure!(refused * 1000 <= outcomes.len(), "{refused} of {} were not answered", outcomes.len());
     Ok(percentile(&good, 99))
 }
 

@@ -104,10 +104,10 @@ async fn measure(tools: &BenchTools, progress: &BenchProgress) -> Result<Vec<Job
     let mut rows = Vec::new();
     for job in BenchJob::ALL {
         let ways = implementations::job_variants(job, &world).await?;
-        let new = |way: &HostedVariant| JobVariantRow {
+        let new = |variant: &HostedVariant| JobVariantRow {
             job: job.name(),
             title: job.title(),
-            way: way.name,
+            way: variant.name,
             ..JobVariantRow::default()
         };
         let mut of_job: Vec<JobVariantRow> = ways.iter().map(new).collect();
@@ -142,19 +142,19 @@ async fn measure_local(
     let mut expected = None;
     let mut measured: Vec<LocalRounds> = ways.iter().map(|_| LocalRounds::default()).collect();
     for round in 0..=tools.rounds(ROUNDS) {
-        for (place, way) in alternate_variants(ways, round) {
-            let far = world.local_server(way.host)?;
-            let (before, calls) = (world.server(way.host)?.usage()?, world.upstream_calls().await?);
+        for (place, variant) in alternate_variants(ways, round) {
+            let server = world.local_server(variant.host)?;
+            let (before, calls) = (world.server(variant.host)?.usage()?, world.upstream_calls().await?);
             let time = tools.round_time(if round == 0 { WARM_UP } else { LOCAL_TIME });
-            let runs = way.run_for(job, &far, time).await.with_context(|| way.name)?;
-            let cpu = world.server(way.host)?.usage()?.cpu.saturating_sub(before.cpu).as_secs_f64();
+            let runs = variant.run_for(job, &server, time).await.with_context(|| variant.name)?;
+            let cpu = world.server(variant.host)?.usage()?.cpu.saturating_sub(before.cpu).as_secs_f64();
             let expected = expected.get_or_insert_with(|| runs.answer.clone());
-            ensure!(runs.answer == *expected, "{} responds {} and not {expected}", way.name, runs.answer);
+            ensure!(runs.answer == *expected, "{} responds {} and not {expected}", variant.name, runs.answer);
             let (all, calls) = (runs.run_count.max(1) as f64, (world.upstream_calls().await? - calls) as f64);
-            if let Some(near) = measured.get_mut(place).filter(|_| round > 0) {
-                near.ms.extend(runs.ms);
-                near.cpu_us.push(cpu * 1e6 / all);
-                near.calls = calls / all;
+            if let Some(rounds) = measured.get_mut(place).filter(|_| round > 0) {
+                rounds.ms.extend(runs.ms);
+                rounds.cpu_us.push(cpu * 1e6 / all);
+                rounds.calls = calls / all;
             }
         }
     }
@@ -181,24 +181,28 @@ async fn measure_distant(
     let hosts = world.distant_servers(round_trip_ms).await?;
     let mut measured: Vec<DistantRounds> = ways.iter().map(|_| DistantRounds::default()).collect();
     for round in 0..tools.rounds(ROUNDS) {
-        for (place, way) in alternate_variants(ways, round) {
-            let far = hosts.get(&way.host).context("a way without a host")?;
+        for (place, variant) in alternate_variants(ways, round) {
+            let server = hosts.get(&variant.host).context("a way without a host")?;
             let Some(all) =
                 measured.get_mut(place).filter(|all| !all.ms.last().is_some_and(|ms| is_long(*ms)))
             else {
                 continue;
             };
-            let before = far.traffic();
-            let runs = way.run_times(job, far, 1).await.with_context(|| way.name)?;
-            ensure!(runs.answer == *expected, "{}: a different response: {}", way.name, runs.answer);
-            let traffic = far.traffic() - before;
+            let before = server.traffic();
+            let runs = variant.run_times(job, server, 1).await.with_context(|| variant.name)?;
+            ensure!(runs.answer == *expected, "{}: a different response: {}", variant.name, runs.answer);
+            let traffic = server.traffic() - before;
             all.ms.extend_from_slice(&runs.ms);
             (all.up, all.down) =
                 (traffic.up / runs.run_count.max(1) as u64, traffic.down / runs.run_count.max(1) as u64);
             let is_long = runs.ms.last().is_some_and(|ms| is_long(*ms));
-            if round_trip_ms == USUAL_MS && !is_long && !matches!(way.request, BenchJobRequest::Capnweb) {
+            if round_trip_ms == USUAL_MS && !is_long && !matches!(variant.request, BenchJobRequest::Capnweb) {
                 all.cold_ms.extend(
-                    way.run_times(job, &far.without_connections(), 1).await.with_context(|| way.name)?.ms,
+                    variant
+                        .run_times(job, &server.without_connections(), 1)
+                        .await
+                        .with_context(|| variant.name)?
+                        .ms,
                 );
             }
             all.last = runs;

@@ -72,11 +72,11 @@ pub(crate) async fn keep_busy(
 ) -> Result<Vec<OpenLoopOutcome>> {
     let (client, end) = (Arc::new(BenchClient::new(address)), Instant::now() + time);
     let each = (0..clients).map(|_| async {
-        let mut answered = Vec::new();
+        let mut outcomes = Vec::new();
         while Instant::now() < end {
-            answered.push(send_request(Arc::clone(&client), request()?, Instant::now()).await);
+            outcomes.push(send_request(Arc::clone(&client), request()?, Instant::now()).await);
         }
-        anyhow::Ok(answered)
+        anyhow::Ok(outcomes)
     });
     Ok(try_join_all(each).await?.concat())
 }

@@ -79,8 +79,8 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     };
     open_loop::run(open_loop::keep_busy(server.address, CLIENTS, find, ask))??;
     let busy = open_loop::run(open_loop::keep_busy(server.address, CLIENTS, find, ask))??;
-    let capacity = busy.iter().filter(|answered| has_status(answered, StatusCode::OK)).count() as f64
-        / find.as_secs_f64();
+    let capacity =
+        busy.iter().filter(|outcome| has_status(outcome, StatusCode::OK)).count() as f64 / find.as_secs_f64();
     progress.report(&format!("capacity {capacity:.0} a second"));
     ensure!(capacity > 0.0, "no query was answered: {:?}", busy.first());
     let mut rows = Vec::new();
@@ -91,17 +91,18 @@ pub(crate) fn run(tools: &BenchTools) -> Result<()> {
     ] {
         let before = server.usage()?.rss;
         let offered = async {
-            let (client, beside) = (BenchClient::new(server.address), BenchClient::new(server.address));
+            let (client, bench_client) = (BenchClient::new(server.address), BenchClient::new(server.address));
             // Idle connections are closed after a minute, which is the duration of this load, so a request
             // could meet the end of its connection.
-            let many = if load == "overload" { &client } else { &beside };
+            let many = if load == "overload" { &client } else { &bench_client };
             many.open(OPEN_CONNECTIONS).await?;
-            let answered = open_loop::offer_over(client, per_second, time, ask).await;
-            drop(beside);
-            answered
+            let outcomes = open_loop::offer_over(client, per_second, time, ask).await;
+            drop(bench_client);
+            outcomes
         };
-        let (answered, highest) = open_loop::run(open_loop::with_peak_memory(&server, SAMPLE, offered))??;
-        let row = summarize_outcomes(load, per_second, &answered?, (before, highest));
+        let (loop_outcomes, highest) =
+            open_loop::run(open_loop::with_peak_memory(&server, SAMPLE, offered))??;
+        let row = summarize_outcomes(load, per_second, &loop_outcomes?, (before, highest));
         progress.report(&format!(
             "{load}: {:.0} a second offered, {:.1} % admitted, p50 {:.2} ms, p99 {:.2} ms, at most {:.0} MB",
             row.offered_per_second,
@@ -185,38 +186,42 @@ fn measure_beside_spinners(
     let spinners: Vec<SpinnerProcess> =
         (0..cores).flat_map(|core| [core; SPINNERS]).map(SpinnerProcess::start).collect::<Result<_>>()?;
     let started = Instant::now();
-    let answered = open_loop::run(async {
+    let outcomes = open_loop::run(async {
         let client = Arc::new(BenchClient::new(server.address));
-        let mut answered = Vec::with_capacity(requests);
+        let mut loop_outcomes = Vec::with_capacity(requests);
         for _ in 0..requests {
-            answered.push(open_loop::send_request(Arc::clone(&client), ask()?, Instant::now()).await);
+            loop_outcomes.push(open_loop::send_request(Arc::clone(&client), ask()?, Instant::now()).await);
         }
-        anyhow::Ok(answered)
+        anyhow::Ok(loop_outcomes)
     })??;
     let per_second = requests as f64 / started.elapsed().as_secs_f64();
     drop(spinners);
-    Ok(summarize_outcomes("beside spinners", per_second, &answered, (before, server.usage()?.rss)))
+    Ok(summarize_outcomes("beside spinners", per_second, &outcomes, (before, server.usage()?.rss)))
 }
 
-fn has_status(answered: &OpenLoopOutcome, status: StatusCode) -> bool {
-    answered.status == Some(status)
+fn has_status(outcome: &OpenLoopOutcome, status: StatusCode) -> bool {
+    outcome.status == Some(status)
 }
 
 fn summarize_outcomes(
     load: &'static str,
     offered_per_second: f64,
-    answered: &[OpenLoopOutcome],
+    outcomes: &[OpenLoopOutcome],
     (before, highest): (u64, u64),
 ) -> OverloadRow {
     let times = |status: StatusCode| -> Vec<f64> {
-        answered.iter().filter(|answered| has_status(answered, status)).map(|answered| answered.ms).collect()
+        outcomes
+            .iter()
+            .filter(|outcome| has_status(outcome, status))
+            .map(|loop_outcome| loop_outcome.ms)
+            .collect()
     };
     let (admitted, shed) = (times(StatusCode::OK), times(StatusCode::SERVICE_UNAVAILABLE));
     let soon = shed.iter().filter(|ms| **ms <= SOON_MS).count();
     OverloadRow {
         load,
         offered_per_second,
-        answered: answered.len(),
+        answered: outcomes.len(),
         admitted: admitted.len(),
         admitted_p50_ms: percentile(&admitted, 50),
         admitted_p99_ms: percentile(&admitted, 99),
@@ -224,7 +229,7 @@ fn summarize_outcomes(
         shed_p50_ms: percentile(&shed, 50),
         shed_p99_ms: percentile(&shed, 99),
         shed_within_10_ms_percent: soon as f64 * 100.0 / shed.len().max(1) as f64,
-        others: answered.len() - admitted.len() - shed.len(),
+        others: outcomes.len() - admitted.len() - shed.len(),
         rss_before_mb: before as f64 / 1e6,
         rss_highest_mb: highest as f64 / 1e6,
     }

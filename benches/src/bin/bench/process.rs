@@ -154,9 +154,9 @@ impl ServerProcess {
     /// Confines all threads to these cores.
     pub(crate) fn pin_to_cores(&self, cores: &str) -> Result<()> {
         let pid = self.child.id().to_string();
-        let told =
+        let output =
             Command::new("taskset").args(["--all-tasks", "--cpu-list", "--pid", cores, &pid]).output()?;
-        ensure!(told.status.success(), "taskset: {}", String::from_utf8_lossy(&told.stderr));
+        ensure!(output.status.success(), "taskset: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())
     }
 

@@ -150,8 +150,8 @@ fn measure_latency(
     let ask = || Ok(Request::get("/small").body(http_body_util::Full::default())?);
     let offer = |time| open_loop::run(open_loop::offer(server.address, CALM, time, ask));
     offer(WARM_UP)??;
-    let answered = offer(tools.round_time(ROUND))??;
-    let times: Vec<f64> = answered.iter().map(|answered| answered.ms).collect();
+    let outcomes = offer(tools.round_time(ROUND))??;
+    let times: Vec<f64> = outcomes.iter().map(|outcome| outcome.ms).collect();
     let (p50_ms, p99_ms) = (percentile(&times, 50), percentile(&times, 99));
     let (server, asked) = (proxy.name(), format!("http1, 1 KB, {CALM:.0} a second"));
     progress.report(&format!("{asked} {server:<5} p50 {p50_ms:.3} ms, p99 {p99_ms:.3} ms"));
@@ -160,9 +160,9 @@ fn measure_latency(
 
 /// The ratio of our requests per CPU second to a rival's, by round; `None` if the rival is not installed.
 fn rival_ratio(rows: &[ProxyRow], rival: RivalProxy, target: f64) -> Option<(String, HeadlineScore)> {
-    let of = |wanted: RivalProxy| -> Vec<f64> {
+    let of = |proxy: RivalProxy| -> Vec<f64> {
         let figure = |row: &ProxyRow| match row {
-            ProxyRow::Busy { server, asked: HEADLINE, per_cpu_second, .. } if *server == wanted.name() => {
+            ProxyRow::Busy { server, asked: HEADLINE, per_cpu_second, .. } if *server == proxy.name() => {
                 Some(*per_cpu_second)
             }
             _ => None,

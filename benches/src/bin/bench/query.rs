@@ -111,9 +111,9 @@ fn measure(tools: &BenchTools, ways: &[HelloVariant<'_>]) -> Result<Vec<QueryRow
     let rounds = tools.rounds(ROUNDS);
     let time = tools.round_time(ROUND);
     let progress = BenchProgress::new(tools, (time * rounds as u32 + 2 * WARM_UP) * ways.len() as u32);
-    for way in ways {
-        way.request.check_greeting(way.server).with_context(|| way.name)?;
-        way.warm_up().with_context(|| way.name)?;
+    for variant in ways {
+        variant.request.check_greeting(variant.server).with_context(|| variant.name)?;
+        variant.warm_up().with_context(|| variant.name)?;
     }
     let mut rows = Vec::new();
     for round in 0..rounds {

@@ -17,11 +17,11 @@ pub(crate) fn ratio(
     name: &str,
     over: &[f64],
     under: &[f64],
-    wanted: HeadlineTarget,
+    headline_target: HeadlineTarget,
     against: String,
 ) -> Option<NamedScore> {
     let values: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
-    let HeadlineTarget { better, target } = wanted;
+    let HeadlineTarget { better, target } = headline_target;
     let (value, spread) = (median(&values), spread(&values));
     let score = HeadlineScore { value, unit: "ratio".into(), better, target: Some(target), against, spread };
     (!values.is_empty()).then(|| (name.to_owned(), score))

@@ -89,11 +89,11 @@ pub(crate) fn measure_filter_reloads(tools: &BenchTools, module: &Path) -> Resul
     let progress = BenchProgress::new(tools, PAUSE * 2 * times as u32);
     open_loop::run(async {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (one, other) = (
+        let (service, other) = (
             BenchService::start(any, |request| serve_request("one", request))?,
             BenchService::start(any, |request| serve_request("other", request))?,
         );
-        let configs = [with_filter("one", &one, module), with_filter("other", &other, module)];
+        let configs = [with_filter("one", &service, module), with_filter("other", &other, module)];
         let server = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
         let tally = Arc::<ReloadCounts>::default();
         let load = spawn_clients(server.address, &tally);
@@ -130,11 +130,11 @@ async fn measure(
     progress: &BenchProgress,
 ) -> Result<Vec<ReloadRow>> {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
-    let (one, other) = (
+    let (service, other) = (
         BenchService::start(any, |request| serve_request("one", request))?,
         BenchService::start(any, |request| serve_request("other", request))?,
     );
-    let configs = [config("one", &one), config("other", &other)];
+    let configs = [config("one", &service), config("other", &other)];
     let mut server = ServerProcess::start_gateway(&tools.orfa, SERVER_CORE, &configs[0])?;
     let mut rows = Vec::new();
     let tally = Arc::<ReloadCounts>::default();

@@ -102,11 +102,11 @@ async fn measure(
     let (round_trips, sizes) =
         if tools.is_short { (&ROUND_TRIPS_MS[..1], &SIZES[..2]) } else { (&ROUND_TRIPS_MS[..], &SIZES[..]) };
     for &round_trip_ms in round_trips {
-        let place = world.at_distance(round_trip_ms).await?;
+        let distance = world.at_distance(round_trip_ms).await?;
         for &size in sizes {
             for workflow in PaperWorkflow::ALL {
                 let cell = WorkflowCell { workflow, size, round_trip_ms };
-                run_rounds(tools, world, &place, cell, &mut figures).await?;
+                run_rounds(tools, world, &distance, cell, &mut figures).await?;
                 progress.report(&figures.summary_line(cell));
             }
         }
@@ -118,7 +118,7 @@ async fn measure(
 async fn run_rounds(
     tools: &BenchTools,
     world: &StrapiServers,
-    place: &StrapiDistance,
+    distance: &StrapiDistance,
     cell: WorkflowCell,
     figures: &mut StrapiFigures,
 ) -> Result<()> {
@@ -126,11 +126,12 @@ async fn run_rounds(
     let rounds = tools.rounds(ROUNDS);
     for number in 0..rounds + MORE_ROUNDS {
         if number == rounds {
-            ways.retain(|way| matches!(way, StrapiVariant::Program(_, CallShape::Bulk)));
+            ways.retain(|variant| matches!(variant, StrapiVariant::Program(_, CallShape::Bulk)));
         }
         let mut long = Vec::new();
         for &way in &ways {
-            let run = run_once(world, place, cell, way).await.with_context(|| format!("{way}, {cell:?}"))?;
+            let run =
+                run_once(world, distance, cell, way).await.with_context(|| format!("{way}, {cell:?}"))?;
             let expected = expected.get_or_insert_with(|| run.answer.clone());
             ensure!(run.answer == *expected, "{way} responds {} and not {expected}, {cell:?}", run.answer);
             figures.add(cell, way, &run);
@@ -144,7 +145,7 @@ async fn run_rounds(
                     .with_context(|| format!("the effects of {way}, {cell:?}"))?;
             }
         }
-        ways.retain(|way| !long.contains(way));
+        ways.retain(|strapi_variant| !long.contains(strapi_variant));
         ways.reverse();
     }
     Ok(())
@@ -152,29 +153,29 @@ async fn run_rounds(
 
 async fn run_once(
     world: &StrapiServers,
-    place: &StrapiDistance,
+    distance: &StrapiDistance,
     cell: WorkflowCell,
-    way: StrapiVariant,
+    variant: StrapiVariant,
 ) -> Result<StrapiRun> {
-    let far = place.server(way)?;
-    let (before, waited, began) = (far.delay.traffic(), world.waited_ms(), Instant::now());
+    let strapi = distance.server(variant)?;
+    let (before, waited, began) = (strapi.delay.traffic(), world.waited_ms(), Instant::now());
     let ms = || began.elapsed().as_secs_f64() * 1e3;
-    let (answer, requests, ms, gzip_saves) = match way {
+    let (answer, requests, ms, gzip_saves) = match variant {
         StrapiVariant::Program(host, shape) => {
-            let body = world.run_program(far, cell, host, shape).await?;
+            let body = world.run_program(strapi, cell, host, shape).await?;
             let answer = serde_json::from_slice(&body).context("a program's response is not JSON")?;
             (answer, 1, ms(), gzip_saves(&body)?)
         }
         _ => {
             let mut session = StrapiSession::new(
-                &far.client,
+                &strapi.client,
                 world.authorization.clone(),
-                way != StrapiVariant::Sequential,
+                variant != StrapiVariant::Sequential,
             );
-            let answer = cell.workflow.run_variant(&mut session, way, cell.size, &world.tag).await?;
+            let answer = cell.workflow.run_variant(&mut session, variant, cell.size, &world.tag).await?;
             (answer, session.requests(), ms(), session.gzip_saves()?)
         }
     };
-    let (strapi_ms, traffic) = (world.waited_ms() - waited, far.delay.traffic() - before);
+    let (strapi_ms, traffic) = (world.waited_ms() - waited, strapi.delay.traffic() - before);
     Ok(StrapiRun { answer, requests, ms, strapi_ms, traffic, gzip_saves })
 }

@@ -113,23 +113,24 @@ async fn run_case(
     let began = Instant::now();
     let user = async |place: u32| {
         tokio::time::sleep(ramp_up * place / users).await;
-        let (client, mut answered) = (BenchClient::new(address), Vec::new());
+        let (client, mut outcomes) = (BenchClient::new(address), Vec::new());
         for _ in 0..each {
             let asked = Instant::now();
             let is_right = query.call.send(&client).await.is_ok_and(|answer| answer.body == *expected);
-            answered.push(StudyOutcome { is_expected: is_right, ms: asked.elapsed().as_secs_f64() * 1e3 });
+            outcomes.push(StudyOutcome { is_expected: is_right, ms: asked.elapsed().as_secs_f64() * 1e3 });
         }
-        answered
+        outcomes
     };
-    let answered: Vec<StudyOutcome> = join_all((0..users).map(user)).await.into_iter().flatten().collect();
-    let requests = answered.len();
-    let times: Vec<f64> = answered.iter().map(|answered| answered.ms).collect();
+    let study_outcomes: Vec<StudyOutcome> =
+        join_all((0..users).map(user)).await.into_iter().flatten().collect();
+    let requests = study_outcomes.len();
+    let times: Vec<f64> = study_outcomes.iter().map(|outcome| outcome.ms).collect();
     Ok(StudyRow {
         query: query.name,
         way: query.way,
         users,
         requests,
-        errors: answered.iter().filter(|answered| !answered.is_expected).count(),
+        errors: study_outcomes.iter().filter(|study_outcome| !study_outcome.is_expected).count(),
         mean_ms: times.iter().sum::<f64>() / requests as f64,
         p99_ms: percentile(&times, 99),
         per_second: requests as f64 / began.elapsed().as_secs_f64(),

@@ -87,7 +87,7 @@ fn build_query() -> Result<QueryRoute> {
     let config: QueryConfig = serde_json::from_str(r#"{"services":["nobody"]}"#)?;
     let (trusted, blocked) = (std::sync::Arc::default(), std::sync::Arc::default());
     let documents = query::RouteDocuments::new();
-    let ground = QueryRouteContext {
+    let context = QueryRouteContext {
         path: "/query",
         services: &services,
         documents: &documents,
@@ -96,7 +96,7 @@ fn build_query() -> Result<QueryRoute> {
         blocked: &blocked,
         folder: std::path::Path::new("."),
     };
-    QueryRoute::new(&config, &ground).map_err(|problems| anyhow!("{problems:?}"))
+    QueryRoute::new(&config, &context).map_err(|problems| anyhow!("{problems:?}"))
 }
 
 /// Runs each query on a thread of its own. Returns the number of requests, and the CPU microseconds of each.

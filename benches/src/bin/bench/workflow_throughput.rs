@@ -49,7 +49,8 @@ pub(crate) fn run_rounds(
     ways: &[WorkflowVariant<'_>],
     pace: ServiceSpeed,
 ) -> Result<Vec<BusyRow>> {
-    let scripts = ways.iter().map(|way| PreparedCall::lua_script(&way.calls)).collect::<Result<Vec<_>>>()?;
+    let scripts =
+        ways.iter().map(|variant| PreparedCall::lua_script(&variant.calls)).collect::<Result<Vec<_>>>()?;
     let mut rows = Vec::new();
     for round in 0..=tools.rounds(ROUNDS) {
         for (WorkflowVariant { way, server, calls }, script) in ways.iter().zip(&scripts) {

@@ -102,10 +102,13 @@ async fn measure_distant(
 ) -> Result<Vec<DistantResults>> {
     let mut rows: Vec<DistantResults> = Vec::new();
     for workflow in workflows {
-        for way in world.variants() {
-            let near = world.client(way)?;
+        for variant in world.variants() {
+            let client = world.client(variant)?;
             for _ in 0..WARM_UPS {
-                world.run_once(workflow, way, USUAL_SIZE, &near).await.with_context(|| way.name())?;
+                world
+                    .run_once(workflow, variant, USUAL_SIZE, &client)
+                    .await
+                    .with_context(|| variant.name())?;
             }
         }
         for (round_trip_ms, size) in if tools.is_short { &CELLS[4..5] } else { &CELLS[..] } {
@@ -126,11 +129,13 @@ async fn measure_cell(
 ) -> Result<()> {
     let (place, mut expected) = (format!("{round_trip_ms:03}"), None);
     let mut asked = Vec::new();
-    for way in world.variants().filter(|way| size == USUAL_SIZE || way.is_in_figure_9()) {
-        let delay = DelayProxy::start(world.address(way)?, Duration::from_millis(round_trip_ms)).await?;
+    for variant in
+        world.variants().filter(|program_variant| size == USUAL_SIZE || program_variant.is_in_figure_9())
+    {
+        let delay = DelayProxy::start(world.address(variant)?, Duration::from_millis(round_trip_ms)).await?;
         let client = BenchClient::new(delay.address());
         delay.open(&client, size).await?;
-        asked.push((way, delay, client, Vec::<f64>::new(), WorkflowOutcome::default()));
+        asked.push((variant, delay, client, Vec::<f64>::new(), WorkflowOutcome::default()));
     }
     for _ in 0..tools.rounds(ROUNDS) {
         for (way, _, client, ms, last) in &mut asked {
@@ -201,12 +206,12 @@ fn measure_throughput(
     let mut rows = Vec::new();
     for workflow in workflows.iter().filter(|workflow| workflow.is_read_only()) {
         let mut ways = Vec::new();
-        for way in world.variants().filter(|way| way.is_in_table_5b()) {
+        for variant in world.variants().filter(|program_variant| program_variant.is_in_table_5b()) {
             let client = world.client(ProgramVariant::Parallel)?;
-            let calls = open_loop::run(workflow.build_calls(&client, way, USUAL_SIZE, &world.programs))??;
+            let calls = open_loop::run(workflow.build_calls(&client, variant, USUAL_SIZE, &world.programs))??;
             ways.push(WorkflowVariant {
-                way: way.name().to_owned(),
-                server: world.server(way, service),
+                way: variant.name().to_owned(),
+                server: world.server(variant, service),
                 calls,
             });
         }

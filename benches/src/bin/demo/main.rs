@@ -71,7 +71,7 @@ async fn run(arguments: &DemoArguments) -> Result<bool> {
     if !measured.is_empty() {
         write_rows(&measured)?;
     }
-    Ok(measured.iter().all(|way| way.row.equal))
+    Ok(measured.iter().all(|figures| figures.row.equal))
 }
 
 async fn measure_jobs(world: &DemoServers) -> Result<Vec<VariantFigures>> {
@@ -89,6 +89,6 @@ async fn measure_jobs(world: &DemoServers) -> Result<Vec<VariantFigures>> {
 
 fn write_rows(measured: &[VariantFigures]) -> Result<()> {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/demo.json");
-    let rows: Vec<_> = measured.iter().map(|way| &way.row).collect();
+    let rows: Vec<_> = measured.iter().map(|figures| &figures.row).collect();
     scoreboard::write_json(&target, &rows)
 }

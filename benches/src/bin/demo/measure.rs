@@ -132,7 +132,7 @@ impl DemoVariant {
 
     /// The variants that are possible for a job.
     fn variants_for(job: BenchJob) -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(move |way| match way {
+        Self::ALL.into_iter().filter(move |variant| match variant {
             Self::Script => job.script().is_some(),
             Self::Aggregate => job.aggregate().is_some(),
             Self::Graphql | Self::Stitched => job.graphql().is_some(),
@@ -178,8 +178,8 @@ pub(crate) async fn measure(world: &DemoServers, job: BenchJob) -> Result<Vec<Va
     terminal::show_progress(&format!("{}: opening connections", job.name()));
     let expected = bench.run(DemoVariant::Parallel, &world.distant_client).await?.answer;
     let mut measured = Vec::new();
-    for way in DemoVariant::variants_for(job) {
-        measured.push(bench.measure(way, &expected).await?);
+    for variant in DemoVariant::variants_for(job) {
+        measured.push(bench.measure(variant, &expected).await?);
     }
     job.check_effects(&world.local_client, &expected, bench.runs).await?;
     Ok(measured)
@@ -207,15 +207,18 @@ struct MeasuredJob<'a> {
 }
 
 impl MeasuredJob<'_> {
-    async fn measure(&mut self, way: DemoVariant, expected: &Value) -> Result<VariantFigures> {
-        let (name, language) = way.row_names();
+    async fn measure(&mut self, variant: DemoVariant, expected: &Value) -> Result<VariantFigures> {
+        let (name, language) = variant.row_names();
         terminal::show_progress(&format!("{}: {name} {}", self.job.name(), language.unwrap_or_default()));
-        let first =
-            if way.has_first_run() { Some(self.run(way, &self.world.distant_client).await?) } else { None };
-        let runs = self.run_repeatedly(way, &self.world.distant_client).await?;
+        let first = if variant.has_first_run() {
+            Some(self.run(variant, &self.world.distant_client).await?)
+        } else {
+            None
+        };
+        let runs = self.run_repeatedly(variant, &self.world.distant_client).await?;
         let last = runs.last().context("no run was measured")?;
-        let sizes = if way == DemoVariant::Aggregate { Some(self.sizes(expected).await?) } else { None };
-        let upstream_calls = if way.is_rest() { None } else { Some(self.upstream_calls(way).await?) };
+        let sizes = if variant == DemoVariant::Aggregate { Some(self.sizes(expected).await?) } else { None };
+        let upstream_calls = if variant.is_rest() { None } else { Some(self.upstream_calls(variant).await?) };
         let row = DemoRow {
             job: self.job.name(),
             way: name,
@@ -229,17 +232,17 @@ impl MeasuredJob<'_> {
             upstream_calls,
             sizes,
         };
-        let query = match (way, first) {
-            (DemoVariant::Query(_), Some(first)) => Some(self.query_figures(way, &first).await?),
+        let query = match (variant, first) {
+            (DemoVariant::Query(_), Some(first)) => Some(self.query_figures(variant, &first).await?),
             _ => None,
         };
-        Ok(VariantFigures { way, gzip_down: row.bytes_down - last.gzip_saves, row, query })
+        Ok(VariantFigures { way: variant, gzip_down: row.bytes_down - last.gzip_saves, row, query })
     }
 
-    async fn query_figures(&mut self, way: DemoVariant, first: &DemoRun) -> Result<QueryFigures> {
-        let _warm = self.run(way, &self.world.local_client).await?;
-        let near = self.run_repeatedly(way, &self.world.local_client).await?;
-        Ok(QueryFigures { first_ms: first.ms, compile_ms: first.timing.compile, near_ms: median(&near) })
+    async fn query_figures(&mut self, variant: DemoVariant, first: &DemoRun) -> Result<QueryFigures> {
+        let _warm = self.run(variant, &self.world.local_client).await?;
+        let runs = self.run_repeatedly(variant, &self.world.local_client).await?;
+        Ok(QueryFigures { first_ms: first.ms, compile_ms: first.timing.compile, near_ms: median(&runs) })
     }
 
     /// The sizes of the aggregate's response with deduplication and compression.
@@ -273,38 +276,38 @@ impl MeasuredJob<'_> {
     }
 
     /// The number of calls that the gateway makes for a run.
-    async fn upstream_calls(&mut self, way: DemoVariant) -> Result<u64> {
+    async fn upstream_calls(&mut self, variant: DemoVariant) -> Result<u64> {
         let before = self.world.upstream_calls().await?;
-        self.run(way, &self.world.local_client).await?;
+        self.run(variant, &self.world.local_client).await?;
         Ok(self.world.upstream_calls().await? - before)
     }
 
-    async fn run_repeatedly(&mut self, way: DemoVariant, client: &BenchClient) -> Result<Vec<DemoRun>> {
-        let mut runs = vec![self.run(way, client).await?];
+    async fn run_repeatedly(&mut self, variant: DemoVariant, client: &BenchClient) -> Result<Vec<DemoRun>> {
+        let mut runs = vec![self.run(variant, client).await?];
         let wanted = if runs.iter().all(|run| run.ms > LONG_MS) { LONG_RUNS } else { RUNS };
         while runs.len() < wanted {
-            runs.push(self.run(way, client).await?);
+            runs.push(self.run(variant, client).await?);
         }
         Ok(runs)
     }
 
-    async fn run(&mut self, way: DemoVariant, client: &BenchClient) -> Result<DemoRun> {
+    async fn run(&mut self, variant: DemoVariant, client: &BenchClient) -> Result<DemoRun> {
         self.runs += 1;
         let (before, began) = (self.world.delay.traffic(), Instant::now());
-        let mut run = match way {
+        let mut run = match variant {
             DemoVariant::Query(language) => {
                 self.run_request(program_request(self.world, self.job, language)?, client).await?
             }
             DemoVariant::Script | DemoVariant::Aggregate => {
                 let (script, aggregate) = (self.job.script(), self.job.aggregate());
-                let path = if way == DemoVariant::Script { script } else { aggregate };
-                let path = path.with_context(|| format!("this job has no {}", way.row_names().0))?;
+                let path = if variant == DemoVariant::Script { script } else { aggregate };
+                let path = path.with_context(|| format!("this job has no {}", variant.row_names().0))?;
                 self.run_request(Request::get(path).body(Full::default())?, client).await?
             }
             DemoVariant::Graphql => self.run_graphql("/graphql", client).await?,
             DemoVariant::Stitched => self.run_graphql("/stitched", client).await?,
             DemoVariant::Sequential | DemoVariant::Parallel | DemoVariant::Bulk => {
-                self.run_rest(way, client).await?
+                self.run_rest(variant, client).await?
             }
         };
         run.ms = to_millis(began.elapsed());
@@ -312,9 +315,9 @@ impl MeasuredJob<'_> {
         Ok(run)
     }
 
-    async fn run_rest(&self, way: DemoVariant, client: &BenchClient) -> Result<DemoRun> {
-        let mut session = RestSession::new(client, way != DemoVariant::Sequential);
-        let answer = match way {
+    async fn run_rest(&self, variant: DemoVariant, client: &BenchClient) -> Result<DemoRun> {
+        let mut session = RestSession::new(client, variant != DemoVariant::Sequential);
+        let answer = match variant {
             DemoVariant::Bulk => self.job.run_bulk(&mut session).await?,
             _ => self.job.run_calls(&mut session).await?,
         };

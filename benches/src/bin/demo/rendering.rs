@@ -31,8 +31,8 @@ pub(crate) fn heading() -> String {
 
 /// The section of a job: a bar for each variant, and the figures that only queries have.
 pub(crate) fn job_section(job: BenchJob, ways: &[VariantFigures]) -> String {
-    let scale = TimeAxis::fit(ways.iter().map(|way| way.row.ms).fold(0.0, f64::max));
-    let checked = match ways.iter().all(|way| way.row.equal) {
+    let scale = TimeAxis::fit(ways.iter().map(|figures| figures.row.ms).fold(0.0, f64::max));
+    let checked = match ways.iter().all(|variant_figures| variant_figures.row.equal) {
         true => apply_style(GREEN, "every row: same answer, checked"),
         false => apply_style(RED, "THE ANSWERS DIFFER"),
     };
@@ -52,8 +52,9 @@ pub(crate) fn job_section(job: BenchJob, ways: &[VariantFigures]) -> String {
 
 /// The number of calls to services for one request, by variant.
 fn upstream_calls(ways: &[VariantFigures]) -> String {
-    let calls =
-        |way: &VariantFigures| Some(format!("{} {}", variant_label(way.way).0, way.row.upstream_calls?));
+    let calls = |figures: &VariantFigures| {
+        Some(format!("{} {}", variant_label(figures.way).0, figures.row.upstream_calls?))
+    };
     let calls: Vec<String> = ways.iter().filter_map(calls).collect();
     format!(" Calls to services: {}\n", calls.join(", ").replace("ORFA ", ""))
 }
@@ -89,8 +90,8 @@ fn variant_row(measured: &VariantFigures, scale: &TimeAxis) -> String {
     )
 }
 
-fn variant_label(way: DemoVariant) -> (&'static str, Style) {
-    match way {
+fn variant_label(variant: DemoVariant) -> (&'static str, Style) {
+    match variant {
         DemoVariant::Sequential => ("REST, one by one", YELLOW),
         DemoVariant::Parallel => ("REST, all at once", YELLOW),
         DemoVariant::Bulk => ("REST, bulk calls", YELLOW),

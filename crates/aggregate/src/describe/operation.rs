@@ -207,8 +207,8 @@ fn schema_json(schema: &OpenApiSchema, document: &OpenApiDocument, depth: usize)
         OpenApiSchema::Literals(values) => json!({ "enum": values }),
         OpenApiSchema::List(items) => json!({ "type": "array", "items": inner(items) }),
         OpenApiSchema::Tuple(first, rest) => {
-            let rest = rest.as_ref().map_or(json!(false), |rest| inner(rest));
-            json!({ "type": "array", "prefixItems": first.iter().map(inner).collect::<Vec<_>>(), "items": rest })
+            let value = rest.as_ref().map_or(json!(false), |api_schema| inner(api_schema));
+            json!({ "type": "array", "prefixItems": first.iter().map(inner).collect::<Vec<_>>(), "items": value })
         }
         OpenApiSchema::Object(object) => {
             let properties: Map<String, Value> =

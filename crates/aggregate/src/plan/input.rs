@@ -220,7 +220,7 @@ impl InputLocation {
 
 fn read_declaration(
     name: &str,
-    declared: &declaration::InputDeclaration,
+    input_declaration: &declaration::InputDeclaration,
     segments: &[RouteSegment],
     mistakes: &mut Diagnostics,
 ) -> AggregateInput {
@@ -235,10 +235,10 @@ fn read_declaration(
             hint,
         );
     }
-    let called = declared.name.as_deref().unwrap_or(name);
+    let called = input_declaration.name.as_deref().unwrap_or(name);
     let segment =
         segments.iter().position(|segment| matches!(segment, RouteSegment::Named(name) if **name == *called));
-    let stands = match (declared.place, segment) {
+    let stands = match (input_declaration.place, segment) {
         (Some(InputPlace::Path) | None, Some(segment)) => InputLocation::Path(segment),
         (Some(InputPlace::Path), None) => {
             let hint = format!("write `{{{called}}}` as a segment of the route's `path`");
@@ -267,40 +267,45 @@ fn read_declaration(
     let mut wrong = |member: &str, message: &str, hint: &str| {
         mistakes.add(DeclarationErrorKind::Input, format!("{place}/{member}"), message, hint);
     };
-    if declared.items.is_some() && declared.kind != InputType::Array {
+    if input_declaration.items.is_some() && input_declaration.kind != InputType::Array {
         wrong("items", "only an array has items", "leave `items` out, or write `type: array`");
     }
-    if declared.items == Some(InputType::Array) {
+    if input_declaration.items == Some(InputType::Array) {
         wrong("items", "the items of an array can't be arrays", "write their type: `items: integer`");
     }
-    let item = match declared.kind {
-        InputType::Array => declared.items.filter(|of| *of != InputType::Array).unwrap_or(InputType::String),
+    let item = match input_declaration.kind {
+        InputType::Array => {
+            input_declaration.items.filter(|of| *of != InputType::Array).unwrap_or(InputType::String)
+        }
         kind => kind,
     };
     let is_number = matches!(item, InputType::Integer | InputType::Number);
     for (bound, is_there) in
-        [("minimum", declared.minimum.is_some()), ("maximum", declared.maximum.is_some())]
+        [("minimum", input_declaration.minimum.is_some()), ("maximum", input_declaration.maximum.is_some())]
     {
         if is_there && !is_number {
             wrong(bound, "only numbers have bounds", "leave it out, or use `max_length`");
         }
     }
-    if declared.minimum > declared.maximum && declared.maximum.is_some() {
+    if input_declaration.minimum > input_declaration.maximum && input_declaration.maximum.is_some() {
         wrong("minimum", "`minimum` is greater than `maximum`", "make it smaller");
     }
-    let longest = declared.max_length.unwrap_or(DEFAULT_MAX_LENGTH);
-    if declared.max_length.is_some() && declared.kind != InputType::Array && item != InputType::String {
+    let longest = input_declaration.max_length.unwrap_or(DEFAULT_MAX_LENGTH);
+    if input_declaration.max_length.is_some()
+        && input_declaration.kind != InputType::Array
+        && item != InputType::String
+    {
         wrong("max_length", "only texts and arrays have a length", "leave it out, or use `maximum`");
     }
     let mut input = AggregateInput {
         name: name.into(),
         place: stands,
-        declaration: declared.clone(),
+        declaration: input_declaration.clone(),
         item_type: item,
         default: None,
         allowed_values: Vec::new(),
     };
-    let values: Vec<String> = declared.values.iter().map(request_text).collect();
+    let values: Vec<String> = input_declaration.values.iter().map(request_text).collect();
     for (number, value) in values.iter().enumerate() {
         if let Err(must) = input.check_text(value, longest) {
             wrong(
@@ -311,7 +316,7 @@ fn read_declaration(
         }
     }
     input.allowed_values = values;
-    if let Some(default) = &declared.default {
+    if let Some(default) = &input_declaration.default {
         let texts = match default {
             JsonValue::Array(items) => items.iter().map(request_text).collect(),
             other => vec![request_text(other)],

@@ -10,7 +10,11 @@ use crate::declaration::AggregateDeclaration;
 use crate::declaration::error_kind::DeclarationErrorKind;
 
 /// Links the parts, and reports invalid relations.
-pub(super) fn link_parts(list: &mut [PartPlan], declared: &AggregateDeclaration, mistakes: &mut Diagnostics) {
+pub(super) fn link_parts(
+    list: &mut [PartPlan],
+    declaration: &AggregateDeclaration,
+    mistakes: &mut Diagnostics,
+) {
     for part in 0..list.len() {
         if let Some(into) = list[part].put_target().map(|into| into.part).filter(|into| *into != part) {
             list[into].children.push(part);
@@ -21,11 +25,11 @@ pub(super) fn link_parts(list: &mut [PartPlan], declared: &AggregateDeclaration,
             }
         }
     }
-    let count = check_relations(list, declared, mistakes);
+    let count = check_relations(list, declaration, mistakes);
     if count > 0 {
         return;
     }
-    if declared.sequential {
+    if declaration.sequential {
         for (before, part) in list.iter_mut().skip(1).enumerate() {
             add_dependency(&mut part.dependencies, before);
         }
@@ -48,30 +52,35 @@ pub(super) fn link_parts(list: &mut [PartPlan], declared: &AggregateDeclaration,
 }
 
 /// Reports invalid relations, and returns their number.
-fn check_relations(list: &[PartPlan], declared: &AggregateDeclaration, mistakes: &mut Diagnostics) -> usize {
-    let mut found = Diagnostics::default();
+fn check_relations(
+    list: &[PartPlan],
+    declaration: &AggregateDeclaration,
+    mistakes: &mut Diagnostics,
+) -> usize {
+    let mut diagnostics = Diagnostics::default();
     report_cycle(
         list,
-        &mut found,
+        &mut diagnostics,
         |part| &part.dependencies,
         "needs",
         "each waits for the other: remove one of the placeholders",
     );
     report_cycle(
         list,
-        &mut found,
+        &mut diagnostics,
         |part| &part.children,
         "gets",
         "each is put into the other: leave one of them out",
     );
     let mut unsafe_ones = list.iter().filter(|part| !parts::is_safe(&part.method));
-    if let (Some(first), Some(second), false) = (unsafe_ones.next(), unsafe_ones.next(), declared.sequential)
+    if let (Some(first), Some(second), false) =
+        (unsafe_ones.next(), unsafe_ones.next(), declaration.sequential)
     {
         let word = |method: &Method| method.as_str().to_ascii_lowercase();
         let message = format!("`{}` and `{}` both change something", first.name, second.name);
         let hint = "write `sequential: true` at the top: then the calls are made one after the other";
         let place = append_step(&append_step("/parts", &second.name), &word(&second.method));
-        found.add(DeclarationErrorKind::Unsafe, place, message, hint);
+        diagnostics.add(DeclarationErrorKind::Unsafe, place, message, hint);
     }
     for part in list {
         let place = append_step("/parts", &part.name);
@@ -80,11 +89,11 @@ fn check_relations(list: &[PartPlan], declared: &AggregateDeclaration, mistakes:
             let same = |other: &&&super::PartPath| other.name == into.name && other.path == into.path;
             if children[..number].iter().any(|other| same(&other)) {
                 let message = format!("two parts are put into `{}` as `{}`", part.name, into.name);
-                found.add(DeclarationErrorKind::Join, &place, message, "give each a name with `as`");
+                diagnostics.add(DeclarationErrorKind::Join, &place, message, "give each a name with `as`");
             }
             if part.fields.is_some() && !is_item(&into.path) {
                 let message = "`fields` can't be combined with values that are put deep into the part";
-                found.add(
+                diagnostics.add(
                     DeclarationErrorKind::Fields,
                     append_step(&place, "fields"),
                     message,
@@ -97,7 +106,7 @@ fn check_relations(list: &[PartPlan], declared: &AggregateDeclaration, mistakes:
         {
             let message =
                 format!("something is put into `{}`, whose own values are put into items", part.name);
-            found.add(
+            diagnostics.add(
                 DeclarationErrorKind::Each,
                 append_step(&place, "each"),
                 message,
@@ -105,7 +114,7 @@ fn check_relations(list: &[PartPlan], declared: &AggregateDeclaration, mistakes:
             );
         }
     }
-    let found = found.into_vec();
+    let found = diagnostics.into_vec();
     let count = found.len();
     mistakes.extend(found);
     count

@@ -113,8 +113,8 @@ impl PartReader<'_> {
             );
         }
         let at = part.at.clone().unwrap_or_default();
-        let known = JsonDocument::new(Bytes::from_static(b"null")).ok()?;
-        if let Err(error) = known.root().pointer(&at) {
+        let document = JsonDocument::new(Bytes::from_static(b"null")).ok()?;
+        if let Err(error) = document.root().pointer(&at) {
             self.report_mistake(
                 DeclarationErrorKind::Call,
                 "at",
@@ -325,8 +325,16 @@ impl PartReader<'_> {
         }
         let name = join.name.as_deref().unwrap_or(name);
         let into = PartPath { part, path, name: name.into(), json_name: json_name(name) };
-        let (one, missing, text, on) = (join.one, join.missing, join.text, join.on.clone());
-        Some(JoinKeys { target: into, item_key, row_key, cardinality: one, missing, text, key_text: on })
+        let (row_cardinality, missing, text, on) = (join.one, join.missing, join.text, join.on.clone());
+        Some(JoinKeys {
+            target: into,
+            item_key,
+            row_key,
+            cardinality: row_cardinality,
+            missing,
+            text,
+            key_text: on,
+        })
     }
 
     fn report_join_mistake(&mut self, member: &str, message: impl Into<String>, hint: &str) {
@@ -394,9 +402,9 @@ impl PartReader<'_> {
     /// Reports placeholders that can't have a value.
     fn check_slots(&mut self, part: &PartPlan, word: &str) {
         let has_each = part.each.is_some();
-        let wrong =
+        let template_slot =
             part_slots(part).into_iter().find(|slot| !has_each && matches!(slot.source, SlotSource::Each(_)));
-        if let Some(slot) = wrong {
+        if let Some(slot) = template_slot {
             let message = format!("`{{{}}}` refers to an item, but the part has no `each`", slot.text);
             self.report_mistake(
                 DeclarationErrorKind::Placeholder,
@@ -413,9 +421,9 @@ impl PartReader<'_> {
                 format!("`{{{}}}` has no value: the items of an input are texts or numbers", slot.text);
             self.report_mistake(DeclarationErrorKind::Placeholder, word, message, "write `{each}`");
         }
-        let (declared, route) = (self.declaration, self.context.path);
+        let (declaration, route) = (self.declaration, self.context.path);
         let may_miss = |slot: &&TemplateSlot| match &slot.source {
-            SlotSource::Input(input) => declared.input.get_index(*input).is_some_and(|(name, input)| {
+            SlotSource::Input(input) => declaration.input.get_index(*input).is_some_and(|(name, input)| {
                 let segment = format!("{{{}}}", input.name.as_ref().unwrap_or(name));
                 let is_in_path = matches!(input.place, None | Some(InputPlace::Path))
                     && route.split('/').any(|known| known == segment);
@@ -425,7 +433,7 @@ impl PartReader<'_> {
         };
         let is_list = |slot: &&TemplateSlot| match &slot.source {
             SlotSource::Input(input) => {
-                declared.input.get_index(*input).is_some_and(|(_, input)| input.kind == InputType::Array)
+                declaration.input.get_index(*input).is_some_and(|(_, input)| input.kind == InputType::Array)
             }
             source => source.is_many(),
         };

@@ -33,17 +33,17 @@ pub(crate) struct PartAssembler<'a> {
 }
 
 /// Returns the estimated work of composing the response (see [`work`]).
-pub(crate) fn estimated_work(known: &AvailableValues<'_>) -> usize {
-    let parts = known.plan.parts.iter().enumerate();
-    work::sum_estimates(parts.map(|(number, part)| part_work(known, part, known.value(number))))
+pub(crate) fn estimated_work(values: &AvailableValues<'_>) -> usize {
+    let parts = values.plan.parts.iter().enumerate();
+    work::sum_estimates(parts.map(|(number, part)| part_work(values, part, values.value(number))))
 }
 
 /// Returns the estimated work for a part's value. A value that is passed on unchanged takes none.
-fn part_work(known: &AvailableValues<'_>, part: &PartPlan, value: Option<&PartValue>) -> usize {
+fn part_work(values: &AvailableValues<'_>, part: &PartPlan, value: Option<&PartValue>) -> usize {
     let Some(value) = value else { return 0 };
     let root = value.root();
     let of_items = |node| work_of_targets(node, &JsonPath::default());
-    let is_merged = matches!(known.plan.answer, AggregateShape::Merged(..));
+    let is_merged = matches!(values.plan.answer, AggregateShape::Merged(..));
     let has_changes = part.fields.is_some() || !part.children.is_empty();
     let own = match value {
         PartValue::Each(fan) => {
@@ -58,18 +58,18 @@ fn part_work(known: &AvailableValues<'_>, part: &PartPlan, value: Option<&PartVa
         _ if has_changes || part.joins.is_some() => of_items(root),
         _ => 0,
     };
-    let children = part.children.iter().filter_map(|child| known.plan.parts[*child].put_target());
+    let children = part.children.iter().filter_map(|child| values.plan.parts[*child].put_target());
     let into = work::sum_estimates(children.map(|into| work_of_targets(root, &into.path)));
-    let keys = part.joins.as_ref().map_or(0, |joins| key_work(known, joins, root));
+    let keys = part.joins.as_ref().map_or(0, |joins| key_work(values, joins, root));
     work::sum_estimates([own, into, keys])
 }
 
 /// Returns the estimated work for items that have several keys each. Each key may be that of all rows.
-fn key_work(known: &AvailableValues<'_>, joins: &JoinKeys, rows: JsonNode<'_>) -> usize {
+fn key_work(values: &AvailableValues<'_>, joins: &JoinKeys, rows: JsonNode<'_>) -> usize {
     if !joins.item_key.has_wildcard() {
         return 0;
     }
-    let Some(items) = known.value(joins.target.part).map(PartValue::root) else { return 0 };
+    let Some(items) = values.value(joins.target.part).map(PartValue::root) else { return 0 };
     let to_items = work_of_targets(items, &joins.target.path);
     if to_items > SHORT_TEXT {
         return to_items;
@@ -151,20 +151,20 @@ impl<'a> PartAssembler<'a> {
         for child in &parts[number].children {
             let part = &parts[*child];
             let Some(into) = part.put_target() else { continue };
-            let mut places = BudgetedVec::new(&self.available_values.memory);
+            let mut vec = BudgetedVec::new(&self.available_values.memory);
             // A path without an array has failed an `each` before, and has no targets in a join.
-            let _ = visit_targets(root, &into.path, &mut |node| places.push(node));
-            let places = places.finish()?;
+            let _ = visit_targets(root, &into.path, &mut |node| vec.push(node));
+            let nodes = vec.finish()?;
             // The value, and the object that gets it as a member.
-            self.available_values.memory.charge_for::<(JsonTree, TreeMember, JsonTree)>(places.len())?;
-            let values = match self.join_values(*child, part, &places)? {
+            self.available_values.memory.charge_for::<(JsonTree, TreeMember, JsonTree)>(nodes.len())?;
+            let values = match self.join_values(*child, part, &nodes)? {
                 Ok(values) => values,
                 Err(reason) if part.is_required() => return Err(part_failure(part, reason).into()),
                 Err(reason) => {
                     self.failures.borrow_mut().push(part_failure(part, reason));
-                    places
+                    nodes
                         .iter()
-                        .filter(|place| place.kind() == ValueKind::Object)
+                        .filter(|json_node| json_node.kind() == ValueKind::Object)
                         .map(|_| JsonTree::NULL)
                         .collect()
                 }
@@ -185,17 +185,17 @@ impl<'a> PartAssembler<'a> {
         &self,
         number: usize,
         part: &'a PartPlan,
-        places: &[JsonNode<'a>],
+        nodes: &[JsonNode<'a>],
     ) -> Result<Result<Vec<JsonTree>, PartFailureReason>, AggregateError> {
-        let wrong = places
+        let value_kind = nodes
             .iter()
-            .map(|place| place.kind())
+            .map(|node| node.kind())
             .find(|kind| !matches!(kind, ValueKind::Object | ValueKind::Null));
-        if let (Some(kind), Some(into)) = (wrong, part.put_target()) {
+        if let (Some(kind), Some(into)) = (value_kind, part.put_target()) {
             let name = &self.available_values.plan.parts[into.part].name;
             return Ok(Err(PartFailureReason::JoinNotObject(name.clone(), kind.name())));
         }
-        let objects = || places.iter().filter(|place| place.kind() == ValueKind::Object);
+        let objects = || nodes.iter().filter(|json_node| json_node.kind() == ValueKind::Object);
         let value = match self.available_values.value(number) {
             None => return Ok(Ok(objects().map(|_| JsonTree::NULL).collect())),
             Some(value) => value,
@@ -206,7 +206,7 @@ impl<'a> PartAssembler<'a> {
                 let of_item = fan
                     .item_responses
                     .iter()
-                    .zip(places)
+                    .zip(nodes)
                     .filter(|(_, place)| place.kind() == ValueKind::Object);
                 Ok(Ok(of_item.map(|(answer, _)| item_tree(&trees, *answer)).collect()))
             }

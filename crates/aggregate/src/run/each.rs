@@ -107,7 +107,7 @@ impl<'a> AggregateRun<'a> {
         let mut calls = ItemCalls::new(memory);
         // Its set, its position, and its index if it fails.
         memory.charge_for::<([Option<u32>; 2], usize)>(items.len()).map_err(PartFailureReason::from)?;
-        let (mut of_item, mut wrong) = (Vec::with_capacity(items.len()), None::<PartFailure>);
+        let (mut of_item, mut failure) = (Vec::with_capacity(items.len()), None::<PartFailure>);
         for (number, item) in items.into_iter().enumerate() {
             let Some(item) = item else {
                 of_item.push(None);
@@ -116,7 +116,7 @@ impl<'a> AggregateRun<'a> {
             let renderer = PartRenderer { available_values: self.available_values, part, item: Some(item) };
             let set = match self.item_request_set(&renderer, &mut calls, are_alike, most).await {
                 Err(RenderError::Part(reason)) if reason.is_item_specific() && !part.is_required() => {
-                    wrong.get_or_insert_with(|| part_failure(part, reason)).items.push(number);
+                    failure.get_or_insert_with(|| part_failure(part, reason)).items.push(number);
                     None
                 }
                 set => Some(set?),
@@ -132,9 +132,9 @@ impl<'a> AggregateRun<'a> {
                 answer => Ok(answer),
             }
         });
-        let made = try_join_bounded(made, self.available_values.plan.concurrency).await?;
+        let texts = try_join_bounded(made, self.available_values.plan.concurrency).await?;
         offload::move_if_long(work::VALUE * of_item.len()).await;
-        let mut answers = ItemResponses { responses: made, combined_indexes: HashMap::new(), memory };
+        let mut answers = ItemResponses { responses: texts, combined_indexes: HashMap::new(), memory };
         let instead = fallback_value(part).unwrap_or_else(|| JsonText::from_literal("null"));
         let mut places: Vec<u32> = Vec::with_capacity(sets.len());
         for set in sets {
@@ -147,17 +147,17 @@ impl<'a> AggregateRun<'a> {
                 if part.is_required() {
                     return Err(reason.clone().into());
                 }
-                wrong.get_or_insert_with(|| part_failure(part, reason.clone())).items.push(item);
+                failure.get_or_insert_with(|| part_failure(part, reason.clone())).items.push(item);
             }
             found.push(place);
         }
-        if let Some(wrong) = &mut wrong {
+        if let Some(wrong) = &mut failure {
             wrong.items.sort_unstable();
         }
         let answers = answers.responses.into_iter().map(|answer| answer.unwrap_or_else(|_| instead.clone()));
         let fan = FanOutResponses::new(answers.collect(), found);
         let fan = if is_looked_into { fan.with_list(memory).await? } else { fan };
-        Ok((PartValue::Each(fan), wrong))
+        Ok((PartValue::Each(fan), failure))
     }
 
     /// Returns the set of an item's requests. Items that put the same values into the URL share a set.
@@ -199,13 +199,13 @@ impl<'a> AggregateRun<'a> {
         };
         let Some(value) = self.available_values.value(part) else { return Ok(Vec::new()) };
         offload::move_if_long(work_of_targets(value.root(), path)).await;
-        let (mut wrong, mut items) = (None, BudgetedVec::new(&self.available_values.memory));
+        let (mut value_kind, mut items) = (None, BudgetedVec::new(&self.available_values.memory));
         let visited = path.visit(value.root(), &mut |node| match node.kind() {
             ValueKind::Array | ValueKind::Null => {}
-            kind => wrong = Some(kind),
+            kind => value_kind = Some(kind),
         });
         visited.map_err(|not| not_array(not.0.map_or("nothing", ValueKind::name)))?;
-        if let Some(kind) = wrong.filter(|_| !path.steps().ends_with(&[JsonPathStep::Wildcard])) {
+        if let Some(kind) = value_kind.filter(|_| !path.steps().ends_with(&[JsonPathStep::Wildcard])) {
             return Err(not_array(kind.name()));
         }
         let add = &mut |node: JsonNode<'a>| {

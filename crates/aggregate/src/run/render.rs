@@ -115,7 +115,8 @@ impl<'a> PartRenderer<'a> {
     /// Finds the values for the URL, and divides a list of them.
     fn url_values(&self, most: u32) -> Result<UrlValues<'a>, RenderError> {
         let found = self.part.url.slots().map(|slot| self.find_value(slot)).collect::<Result<Vec<_>, _>>()?;
-        let is_many = |found: &PlaceholderValue<'_>| matches!(found, PlaceholderValue::List(_));
+        let is_many =
+            |placeholder_value: &PlaceholderValue<'_>| matches!(placeholder_value, PlaceholderValue::List(_));
         let Some(place) = found.iter().position(is_many) else {
             return Ok(UrlValues {
                 placeholder_values: found,
@@ -180,9 +181,13 @@ impl<'a> PartRenderer<'a> {
     }
 
     /// Returns the path and query. `list` replaces the list.
-    fn render_url(&self, found: &[PlaceholderValue<'_>], list: &[String]) -> Result<String, RenderError> {
+    fn render_url(
+        &self,
+        placeholder_values: &[PlaceholderValue<'_>],
+        list: &[String],
+    ) -> Result<String, RenderError> {
         let url = &self.part.url;
-        let mut found = found.iter();
+        let mut found = placeholder_values.iter();
         let mut text = String::new();
         for piece in &url.path {
             match piece {
@@ -347,11 +352,11 @@ impl<'a> PartRenderer<'a> {
         if let Some((root, path)) = self.slot_root(&slot.source)
             && !path.has_wildcard()
         {
-            let found = path.find(root);
-            if let Some(node) = found {
+            let json_node = path.find(root);
+            if let Some(node) = json_node {
                 out.extend_from_slice(node.text());
             }
-            return Ok(found.is_some());
+            return Ok(json_node.is_some());
         }
         let write = |value: &ScalarText<'_>, out: &mut Vec<u8>| match value.is_unquoted {
             true => out.extend_from_slice(value.text.as_bytes()),

@@ -24,10 +24,10 @@ async fn responses_with_a_non_public_part_are_private() {
         ("public, max-age=60", "max-age=60", "private"),
         ("no-cache", "public", "private, no-cache"),
     ] {
-        let rig = AggregateFixture::new(TEXT, &[]);
-        rig.set_cacheable_response("profile/a", one, "1");
-        rig.set_cacheable_response("catalog/b", other, "2");
-        let (control, vary) = cache_headers(&rig.get("/here").await);
+        let fixture = AggregateFixture::new(TEXT, &[]);
+        fixture.set_cacheable_response("profile/a", one, "1");
+        fixture.set_cacheable_response("catalog/b", other, "2");
+        let (control, vary) = cache_headers(&fixture.get("/here").await);
         assert_eq!(control, expected, "{one}; {other}");
         assert_eq!(vary, ["cookie", "accept-language", "x-tone"]);
     }
@@ -35,9 +35,9 @@ async fn responses_with_a_non_public_part_are_private() {
 
 #[tokio::test]
 async fn responses_to_identified_callers_are_private() {
-    let rig = AggregateFixture::new(TEXT, &[]);
-    rig.set_cacheable_response("profile/a", "public, max-age=60", "1");
-    rig.set_cacheable_response("catalog/b", "public, max-age=30", "2");
+    let fixture = AggregateFixture::new(TEXT, &[]);
+    fixture.set_cacheable_response("profile/a", "public, max-age=60", "1");
+    fixture.set_cacheable_response("catalog/b", "public, max-age=30", "2");
     for (caller, expected) in [
         (CallerId::Anonymous, "public, max-age=30"),
         (CallerId::Named("ann".into()), "private"),
@@ -45,7 +45,7 @@ async fn responses_to_identified_callers_are_private() {
     ] {
         let request = Request::get("/here").body(services::body::empty()).unwrap();
         let call = RequestCall { caller: caller.clone(), ..RequestCall::unlimited() };
-        let answer = rig.aggregate.handle(HandlerRequest::new(request, call)).await;
+        let answer = fixture.aggregate.handle(HandlerRequest::new(request, call)).await;
         let answer = answer.unwrap_or_else(|problem| panic!("{problem}"));
         assert_eq!(answer.response.headers()["cache-control"], expected, "{caller:?}");
     }
@@ -53,19 +53,19 @@ async fn responses_to_identified_callers_are_private() {
 
 #[tokio::test]
 async fn parts_without_caching_headers_or_failed_parts_are_not_shared() {
-    let rig = AggregateFixture::new(TEXT, &[("profile/a", 200, "1"), ("catalog/b", 200, "2")]);
-    assert_eq!(cache_headers(&rig.get("/here").await).0, "private");
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(TEXT, &[("profile/a", 200, "1"), ("catalog/b", 200, "2")]);
+    assert_eq!(cache_headers(&fixture.get("/here").await).0, "private");
+    let aggregate_fixture = AggregateFixture::new(
         &TEXT.replace("\"optional\": true", "\"optional\": true, \"timeout\": \"20ms\""),
         &[("profile/a", 200, "1"), ("catalog/b", 0, "never")],
     );
-    rig.set_cacheable_response("profile/a", "public, max-age=60", "1");
-    assert_eq!(cache_headers(&rig.get("/here").await).0, "no-store");
+    aggregate_fixture.set_cacheable_response("profile/a", "public, max-age=60", "1");
+    assert_eq!(cache_headers(&aggregate_fixture.get("/here").await).0, "no-store");
 }
 
 #[tokio::test]
 async fn streamed_parts_set_caching_headers() {
-    let rig = AggregateFixture::new(r#"{"parts": {"a": {"get": "profile/a"}}, "response": "a"}"#, &[]);
-    rig.set_cacheable_response("profile/a", "private", &format!("[{}1]", "1,".repeat(200_000)));
-    assert_eq!(cache_headers(&rig.get("/here").await).0, "private");
+    let fixture = AggregateFixture::new(r#"{"parts": {"a": {"get": "profile/a"}}, "response": "a"}"#, &[]);
+    fixture.set_cacheable_response("profile/a", "private", &format!("[{}1]", "1,".repeat(200_000)));
+    assert_eq!(cache_headers(&fixture.get("/here").await).0, "private");
 }

@@ -23,18 +23,18 @@ const PROFILE: &str = r##"{"openapi": "3.1.0", "paths": {"/buyers": {"get": {"re
     "components": {"schemas": {"Buyer": {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}}}}"##;
 
 fn build_aggregate() -> Aggregate {
-    let stage =
+    let service =
         Arc::new(AggregateTestService { answers: Mutex::default(), recorded_calls: Mutex::default() });
     let profile = openapi::OpenApiDocument::parse(PROFILE).unwrap();
     let documents = BTreeMap::from([("profile".to_owned(), Arc::new(profile))]);
-    let (services, offload) = (test_services(&stage), unlimited_pool());
-    let ground = AggregateContext {
+    let (services, offload) = (test_services(&service), unlimited_pool());
+    let context = AggregateContext {
         path: "/buyers/{town}",
         services: &services,
         documents: &documents,
         offload: &offload,
     };
-    Aggregate::new(&declaration(DECLARATION), &AggregateLimitsConfig::default(), &ground).unwrap()
+    Aggregate::new(&declaration(DECLARATION), &AggregateLimitsConfig::default(), &context).unwrap()
 }
 
 #[test]

@@ -91,7 +91,7 @@ async fn documented_examples_give_the_documented_responses() {
     let examples = examples();
     assert_eq!(examples.len(), 7);
     for example in examples {
-        let rig = AggregateFixture::with_limits(
+        let fixture = AggregateFixture::with_limits(
             route_path(&example.target),
             &example.declaration,
             AggregateLimitsConfig::default(),
@@ -99,7 +99,8 @@ async fn documented_examples_give_the_documented_responses() {
         );
         let request =
             Request::builder().method(&*example.method).uri(&example.target).body(example.body).unwrap();
-        let got = rig.send(request).await.unwrap_or_else(|problem| panic!("{}: {problem}", example.target));
+        let got =
+            fixture.send(request).await.unwrap_or_else(|problem| panic!("{}: {problem}", example.target));
         assert_eq!(got.json(), example.answer, "{}", example.target);
     }
 }

@@ -24,11 +24,11 @@ async fn failed_required_part_fails_the_request_without_leaking_its_body() {
         (200, r#"[{"secret": 1}"#, "part-not-json", 502),
         (200, "", "part-not-json", 502),
     ] {
-        let rig = AggregateFixture::new(
+        let fixture = AggregateFixture::new(
             r#"{"parts": {"a": {"get": "profile/a"}}}"#,
             &[("profile/a", status, body)],
         );
-        let (found, sent, text) = rig.get_problem("/here").await;
+        let (found, sent, text) = fixture.get_problem("/here").await;
         assert_eq!((found, sent), (code, answered), "{text}");
         assert!(text.contains("the part `a` of service `profile`") && !text.contains("secret"), "{text}");
     }
@@ -36,11 +36,11 @@ async fn failed_required_part_fails_the_request_without_leaking_its_body() {
 
 #[tokio::test]
 async fn no_content_is_null() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {"a": {"get": "profile/a"}}, "response": "a"}"#,
         &[("profile/a", 204, "")],
     );
-    assert_eq!(rig.get("/here").await.text, "null");
+    assert_eq!(fixture.get("/here").await.text, "null");
 }
 
 #[tokio::test]
@@ -114,10 +114,10 @@ async fn rejects_values_that_cannot_begin_a_path() {
 async fn rejects_invalid_list_values_as_path_segments() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"delete": "order/b/{$.a[*].id}"}}}"#;
     for id in ["", "..", "a/b"] {
-        let rig = AggregateFixture::new(text, &[("profile/a", 200, &format!(r#"[{{"id":"{id}"}}]"#))]);
+        let fixture = AggregateFixture::new(text, &[("profile/a", 200, &format!(r#"[{{"id":"{id}"}}]"#))]);
         let request = Request::delete("/here").body("").unwrap();
-        assert_eq!(rig.send(request).await.err().unwrap().code(), "value-path", "{id}");
-        assert_eq!(rig.call_lines(), ["GET profile/a"]);
+        assert_eq!(fixture.send(request).await.err().unwrap().code(), "value-path", "{id}");
+        assert_eq!(fixture.call_lines(), ["GET profile/a"]);
     }
 }
 
@@ -137,38 +137,38 @@ async fn unsendable_client_values_are_client_errors() {
         ("/here", "a", r#"{"path":"p","x":"\ud800"}"#, "body-invalid", "`body.x`"),
         ("/here", "a", r#"{"path":"p","x":1,"u":"a\r\nb"}"#, "body-invalid", "`body.u`"),
     ] {
-        let rig = AggregateFixture::new(text, &[]);
+        let fixture = AggregateFixture::new(text, &[]);
         let header: Vec<u8> = header.chars().map(|letter| letter as u8).collect();
         let request = Request::post(target).header("h", header).body(body).unwrap();
-        let problem = rig.send(request).await.err().unwrap();
+        let problem = fixture.send(request).await.err().unwrap();
         assert_eq!((problem.code(), problem.status().as_u16()), (code, 400), "{body}: {problem}");
-        assert!(problem.to_string().contains(parameter) && rig.call_lines().is_empty(), "{problem}");
+        assert!(problem.to_string().contains(parameter) && fixture.call_lines().is_empty(), "{problem}");
     }
     let path = r#"{"input": {"id": {"type": "string"}}, "parts": {"a": {"get": "profile/{id}"}}}"#;
-    let rig = AggregateFixture::with_limits(
+    let aggregate_fixture = AggregateFixture::with_limits(
         "/here/{id}",
         path,
         AggregateLimitsConfig::default(),
         &[("profile/caf%C3%A9", 200, "1")],
     );
-    let (code, status, _) = rig.get_problem("/here/%ff").await;
+    let (code, status, _) = aggregate_fixture.get_problem("/here/%ff").await;
     assert_eq!((code, status), ("input-invalid", 400));
-    assert_eq!(rig.get("/here/caf%c3%a9").await.status, 200);
+    assert_eq!(aggregate_fixture.get("/here/caf%c3%a9").await.status, 200);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
-    let rig =
+    let fixture =
         AggregateFixture::new(r#"{"parts": {"a": {"post": "profile/a", "body": {"n": "{body.n}"}}}}"#, &[]);
     let (mut sender, body) =
         http_body_util::channel::Channel::<bytes::Bytes, services::body::BodyError>::new(1);
     sender.send_data(r#"{"n":"#.into()).await.unwrap();
     let request = Request::post("/here").body(body.boxed_unsync()).unwrap();
-    let answer = rig.aggregate.handle(HandlerRequest::new(request, RequestCall::unlimited()));
+    let answer = fixture.aggregate.handle(HandlerRequest::new(request, RequestCall::unlimited()));
     let answer = tokio::time::timeout(Duration::from_secs(60), answer).await.expect("a response");
     let problem = answer.err().unwrap();
     assert_eq!((problem.code(), problem.status().as_u16()), ("limit-deadline", 422));
-    assert!(rig.call_lines().is_empty());
+    assert!(fixture.call_lines().is_empty());
 }
 
 #[tokio::test]
@@ -185,16 +185,16 @@ async fn never_replaces_unpaired_surrogates() {
 
 #[tokio::test(start_paused = true)]
 async fn parts_time_out() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {"a": {"get": "profile/a", "timeout": "50ms", "optional": true}}}"#,
         &[("profile/a", 0, "never")],
     );
-    assert_eq!(rig.get("/here").await.json()["errors"][0]["code"], "part-timeout");
-    let rig = AggregateFixture::new(
+    assert_eq!(fixture.get("/here").await.json()["errors"][0]["code"], "part-timeout");
+    let aggregate_fixture = AggregateFixture::new(
         r#"{"parts": {"a": {"get": "profile/a", "timeout": "50ms"}}}"#,
         &[("profile/a", 0, "never")],
     );
-    let (code, status, _) = rig.get_problem("/here").await;
+    let (code, status, _) = aggregate_fixture.get_problem("/here").await;
     assert_eq!((code, status), ("part-timeout", 504));
 }
 
@@ -222,7 +222,7 @@ async fn enforces_limits_on_calls_fan_out_and_bytes() {
 #[tokio::test]
 async fn partial_each_failures_list_their_items() {
     let text = r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each.id}", "each": "a", "default": {"none": true}}}}"#;
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         text,
         &[
             ("profile/a", 200, r#"[{"id":1},{},{"id":2},null,{"id":2}]"#),
@@ -230,7 +230,7 @@ async fn partial_each_failures_list_their_items() {
             ("order/2", 404, ""),
         ],
     );
-    let got = rig.get("/here").await;
+    let got = fixture.get("/here").await;
     assert!(
         got.text.starts_with(
             r#"{"a":[{"id":1,"b":1},{"b":null},{"id":2,"b":{"none":true}},null,{"id":2,"b":{"none":true}}]"#
@@ -254,7 +254,7 @@ async fn dependents_of_a_failed_part_fail_or_use_its_default() {
 
 #[tokio::test]
 async fn rejects_invalid_methods_and_bodies_before_any_call() {
-    let rig = AggregateFixture::with_limits(
+    let fixture = AggregateFixture::with_limits(
         "/here",
         r#"{"parts": {"a": {"post": "profile/a/{body.id}", "body": "{body}"}}}"#,
         AggregateLimitsConfig { request_body: services::BytesConfig(20), ..AggregateLimitsConfig::default() },
@@ -268,17 +268,18 @@ async fn rejects_invalid_methods_and_bodies_before_any_call() {
         (post("{}"), "body-lacks", 400),
         (post(r#"{"id":"0123456789012345"}"#), "body-too-large", 413),
     ] {
-        let problem = rig.send(request).await.err().unwrap();
+        let problem = fixture.send(request).await.err().unwrap();
         assert_eq!((problem.code(), problem.status().as_u16()), (code, status));
     }
-    assert!(rig.call_lines().is_empty());
+    assert!(fixture.call_lines().is_empty());
 }
 
 #[tokio::test]
 async fn rejects_ambiguous_json_bodies_before_any_call() {
     let text = r#"{"sequential": true, "parts": {"may": {"get": "profile/auth/{body.account}"},
         "done": {"post": "order/x", "body": "{body}"}}}"#;
-    let rig = AggregateFixture::new(text, &[("profile/auth/mine", 200, "{}"), ("POST order/x", 200, "{}")]);
+    let fixture =
+        AggregateFixture::new(text, &[("profile/auth/mine", 200, "{}"), ("POST order/x", 200, "{}")]);
     for (body, known) in [
         (
             r#"{"account":"mine","account":"victim"}"#,
@@ -288,23 +289,23 @@ async fn rejects_ambiguous_json_bodies_before_any_call() {
         (r#"{"account":"mine","of":[{"a":1,"b":2,"a":3}]}"#, "`body.of[0]` must have each name once"),
         (r#"{"account":"mine","note":"\ud800"}"#, "`body.note` must have no half of a surrogate pair"),
     ] {
-        let problem = rig.send(Request::post("/here").body(body).unwrap()).await.err().unwrap();
+        let problem = fixture.send(Request::post("/here").body(body).unwrap()).await.err().unwrap();
         assert_eq!((problem.code(), problem.status().as_u16()), ("body-invalid", 400), "{body}");
         assert!(problem.to_string().contains(known), "{problem}");
     }
-    assert!(rig.call_lines().is_empty());
+    assert!(fixture.call_lines().is_empty());
     let body = r#"{"account":"mine","of":[{"account":1},{"account":2}]}"#;
-    assert_eq!(rig.send(Request::post("/here").body(body).unwrap()).await.unwrap().status, 200);
+    assert_eq!(fixture.send(Request::post("/here").body(body).unwrap()).await.unwrap().status, 200);
 }
 
 #[tokio::test]
 async fn preserves_numbers_names_and_surrogates() {
     let text = r#"{"a":9007199254740993,"a":1e400,"__proto__":{"s":"\udc00"}}"#;
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {"x": {"get": "profile/a"}, "y": {"get": "profile/a", "fields": ["a", "__proto__"]}}}"#,
         &[("profile/a", 200, text)],
     );
-    let got = rig.get("/here").await;
+    let got = fixture.get("/here").await;
     assert_eq!(
         got.text,
         format!(r#"{{"x":{text},"y":{{"a":9007199254740993,"__proto__":{{"s":"\udc00"}}}}}}"#)

@@ -78,18 +78,18 @@ impl ServiceTransport for TestTransport {
     ) -> BoxFuture<'static, Result<Response<StreamedServiceBody>, TransportError>> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         let line = format!("{} {}{path}", request.method(), endpoint.origin.service);
-        let stage = Arc::clone(&self.0);
+        let service = Arc::clone(&self.0);
         async move {
             let (head, body) = request.into_parts();
             let body = body.collect().await.map_err(TransportError::Broken)?.to_bytes();
             let body = String::from_utf8_lossy(&body).into_owned();
-            stage.recorded_calls.lock().unwrap().push(RecordedCall {
+            service.recorded_calls.lock().unwrap().push(RecordedCall {
                 line: line.clone(),
                 headers: head.headers,
                 body,
             });
             let answer = {
-                let answers = stage.answers.lock().unwrap();
+                let answers = service.answers.lock().unwrap();
                 answers.get(&line).or_else(|| answers.get("GET *")).cloned()
             };
             match answer {
@@ -116,7 +116,7 @@ impl ServiceTransport for TestTransport {
     }
 }
 
-pub(crate) fn test_services(stage: &Arc<AggregateTestService>) -> ServiceSet {
+pub(crate) fn test_services(service: &Arc<AggregateTestService>) -> ServiceSet {
     let names = ["profile", "catalog", "order"];
     let forwarding = |name: &str| ServiceConfig {
         forward: if name == "catalog" { vec!["cookie".into(), "accept-language".into()] } else { Vec::new() },
@@ -124,7 +124,7 @@ pub(crate) fn test_services(stage: &Arc<AggregateTestService>) -> ServiceSet {
     };
     let config = names.map(|name| (name.to_owned(), forwarding(name)));
     let services = ServiceSet::new(&BTreeMap::from(config)).unwrap();
-    services.with_transport(Arc::new(TestTransport(Arc::clone(stage))))
+    services.with_transport(Arc::new(TestTransport(Arc::clone(service))))
 }
 
 /// Creates a pool whose quota no test uses up.
@@ -139,15 +139,15 @@ pub(crate) fn declaration(text: &str) -> AggregateDeclaration {
 }
 
 pub(crate) fn declaration_mistakes(path: &str, text: &str) -> Vec<Diagnostic> {
-    let stage =
+    let service =
         Arc::new(AggregateTestService { answers: Mutex::default(), recorded_calls: Mutex::default() });
-    let ground = AggregateContext {
+    let context = AggregateContext {
         path,
-        services: &test_services(&stage),
+        services: &test_services(&service),
         documents: &BTreeMap::new(),
         offload: &unlimited_pool(),
     };
-    Aggregate::new(&declaration(text), &AggregateLimitsConfig::default(), &ground).err().unwrap_or_default()
+    Aggregate::new(&declaration(text), &AggregateLimitsConfig::default(), &context).err().unwrap_or_default()
 }
 
 impl AggregateFixture {
@@ -174,9 +174,9 @@ impl AggregateFixture {
         let test_service = Arc::new(AggregateTestService { answers, recorded_calls: Mutex::default() });
         let pool = unlimited_pool();
         let services = test_services(&test_service).with_offload(pool.clone());
-        let ground =
+        let context =
             AggregateContext { path, services: &services, documents: &BTreeMap::new(), offload: &pool };
-        let aggregate = Aggregate::new(&declaration(text), &limits, &ground);
+        let aggregate = Aggregate::new(&declaration(text), &limits, &context);
         let aggregate = aggregate.unwrap_or_else(|mistakes| panic!("{mistakes:?}"));
         Self { test_service, aggregate: Arc::new(aggregate), pool }
     }
@@ -235,6 +235,6 @@ impl AggregateFixture {
 
     /// Returns the calls, in order.
     pub(crate) fn call_lines(&self) -> Vec<String> {
-        self.test_service.recorded_calls.lock().unwrap().iter().map(|seen| seen.line.clone()).collect()
+        self.test_service.recorded_calls.lock().unwrap().iter().map(|call| call.line.clone()).collect()
     }
 }

@@ -73,19 +73,19 @@ fn rejects_or_explains_any_declaration() {
         ",\"at\":\"/x\"",
         ",\"apart\":true",
     ];
-    let stage = AggregateTestService::default();
-    let services = test_services(&stage.into());
+    let service = AggregateTestService::default();
+    let services = test_services(&service.into());
     ::fuzz::check(words, |text: &[u8]| {
         let text = format!(r#"{{"parts":{{"a":{{"get":"profile/a"}},{}}}}}"#, String::from_utf8_lossy(text));
-        let Ok(declared) = serde_json::from_str::<AggregateDeclaration>(&text) else { return };
-        let ground = AggregateContext {
+        let Ok(declaration) = serde_json::from_str::<AggregateDeclaration>(&text) else { return };
+        let context = AggregateContext {
             path: "/here",
             services: &services,
             documents: &BTreeMap::new(),
             offload: &unlimited_pool(),
         };
-        if let Ok(aggregate) = Aggregate::new(&declared, &AggregateLimitsConfig::default(), &ground) {
-            assert_eq!(aggregate.explain().steps.len(), declared.parts.len());
+        if let Ok(aggregate) = Aggregate::new(&declaration, &AggregateLimitsConfig::default(), &context) {
+            assert_eq!(aggregate.explain().steps.len(), declaration.parts.len());
         }
     });
 }
@@ -124,9 +124,9 @@ fn upstream_values_never_change_the_declared_call_target() {
     ::fuzz::check(words, |text: &[u8]| {
         let text = String::from_utf8_lossy(text);
         for answer in [format!("[{text}]"), format!("[\"{text}\"]")] {
-            let rig = AggregateFixture::new(declared, &[("profile/a", 200, &answer), ("*", 200, "[1]")]);
-            let _ = runtime.block_on(rig.send(Request::get("/here").body("").unwrap()));
-            for line in rig.call_lines().iter().filter(|line| *line != "GET profile/a") {
+            let fixture = AggregateFixture::new(declared, &[("profile/a", 200, &answer), ("*", 200, "[1]")]);
+            let _ = runtime.block_on(fixture.send(Request::get("/here").body("").unwrap()));
+            for line in fixture.call_lines().iter().filter(|line| *line != "GET profile/a") {
                 let (path, query) = line.split_once('?').expect("a query");
                 let segments: Vec<&str> = path.split('/').collect();
                 let [_, _, value, end] = segments[..] else { panic!("{line}") };
@@ -186,21 +186,25 @@ fn any_upstream_responses_give_a_bounded_response_or_a_problem() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     ::fuzz::run("aggregate_answers", &[], |bytes| {
         let mut choices = ByteChoices::new(bytes);
-        let rig = &rigs[choices.number_below(rigs.len())];
+        let fixture = &rigs[choices.number_below(rigs.len())];
         let mut answers = generate_responses(&mut choices);
         // `*` does not provide responses for POST.
         answers.entry("POST *".to_owned()).or_insert(TestServiceResponse::Text(200, "1".to_owned()));
-        *rig.test_service.answers.lock().unwrap() = answers;
-        let [one, other] = [(); 2].map(|()| runtime.block_on(fetch_response(rig)));
+        *fixture.test_service.answers.lock().unwrap() = answers;
+        let [one, other] = [(); 2].map(|()| runtime.block_on(fetch_response(fixture)));
         assert_eq!(one, other, "equal upstream responses must give equal responses");
-        rig.test_service.recorded_calls.lock().unwrap().clear();
+        fixture.test_service.recorded_calls.lock().unwrap().clear();
     });
 }
 
 /// Returns the status and text of a response. The text is `None` if the response was aborted.
-async fn fetch_response(rig: &AggregateFixture) -> (u16, Option<String>) {
+async fn fetch_response(fixture: &AggregateFixture) -> (u16, Option<String>) {
     let request = Request::get("/here").body(body::empty()).unwrap();
-    let response = match rig.aggregate.handle(HandlerRequest::new(request, RequestCall::unlimited())).await {
+    let response = match fixture
+        .aggregate
+        .handle(HandlerRequest::new(request, RequestCall::unlimited()))
+        .await
+    {
         Ok(answer) => answer.response,
         Err(problem) => {
             assert!(!problem.code().is_empty() && !problem.to_string().is_empty());

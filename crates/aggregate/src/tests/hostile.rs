@@ -20,9 +20,9 @@ fn memory_limits(memory: u64, response_body: u64) -> AggregateLimitsConfig {
 }
 
 async fn response_code(text: &str, limits: AggregateLimitsConfig, answers: &[(&str, u16, &str)]) -> String {
-    let rig = AggregateFixture::with_limits("/here", text, limits, answers);
+    let fixture = AggregateFixture::with_limits("/here", text, limits, answers);
     let request = http::Request::get("/here").body("").unwrap();
-    match rig.send(request).await {
+    match fixture.send(request).await {
         Ok(got) => format!("{} of {} bytes", got.status, got.text.len()),
         Err(problem) => problem.code().to_owned(),
     }
@@ -34,8 +34,8 @@ async fn reports_memory_held_by_a_response() {
     let fields = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id", "name"]}}, "response": "a"}"#;
     let held = async |text: &str, count: usize| {
         let items = repeated_array(&item, count);
-        let rig = AggregateFixture::new(text, &[("profile/a", 200, &items)]);
-        let held = rig.start_request("/here").await.held_bytes;
+        let fixture = AggregateFixture::new(text, &[("profile/a", 200, &items)]);
+        let held = fixture.start_request("/here").await.held_bytes;
         (held, items.len() as u64)
     };
     let (shaped, text) = held(fields, 1_000).await;
@@ -51,8 +51,8 @@ async fn allows_items_at_the_maximum_json_depth() {
     let each = r#"{"parts": {"a": {"get": "profile/a"},
         "b": {"get": "order/b/{each.id}", "each": "a", "optional": true}}, "response": "a"}"#;
     let nested = "[".repeat(json::DEPTH) + &"]".repeat(json::DEPTH);
-    let rig = AggregateFixture::new(each, &[("profile/a", 200, &nested)]);
-    assert_eq!(rig.get("/here").await.text, nested);
+    let fixture = AggregateFixture::new(each, &[("profile/a", 200, &nested)]);
+    assert_eq!(fixture.get("/here").await.text, nested);
 }
 
 #[tokio::test]
@@ -60,14 +60,14 @@ async fn each_stops_rendering_at_the_fan_out_limit() {
     let text =
         r#"{"parts": {"a": {"get": "profile/a"}, "b": {"get": "order/{each}", "each": "a", "apart": true}}}"#;
     let ids: Vec<String> = (0..201).map(|id| id.to_string()).chain([r#""..""#.to_owned()]).collect();
-    let rig = AggregateFixture::with_limits(
+    let fixture = AggregateFixture::with_limits(
         "/here",
         text,
         AggregateLimitsConfig::default(),
         &[("profile/a", 200, &format!("[{}]", ids.join(",")))],
     );
-    assert_eq!(rig.get_problem("/here").await.0, "each-too-many", "the last item must not be rendered");
-    assert_eq!(rig.test_service.recorded_calls.lock().unwrap().len(), 1);
+    assert_eq!(fixture.get_problem("/here").await.0, "each-too-many", "the last item must not be rendered");
+    assert_eq!(fixture.test_service.recorded_calls.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -122,14 +122,14 @@ async fn merges_objects_with_many_members() {
         timeout: services::DurationConfig::from_secs(30),
         ..memory_limits(1 << 30, 64 << 20)
     };
-    let rig = AggregateFixture::with_limits(
+    let fixture = AggregateFixture::with_limits(
         "/here",
         text,
         limits,
         &[("profile/a", 200, &one), ("order/b", 200, &other)],
     );
-    let merged = rig.get("/here").await;
-    assert!(rig.job_count("aggregate") > 0, "serving threads do not merge");
+    let merged = fixture.get("/here").await;
+    assert!(fixture.job_count("aggregate") > 0, "serving threads do not merge");
     assert_eq!(merged.json().as_object().unwrap().len(), MEMBERS + MEMBERS / 2);
 }
 

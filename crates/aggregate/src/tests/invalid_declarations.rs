@@ -202,8 +202,8 @@ fn reports_all_mistakes_at_once() {
 
 #[test]
 fn null_is_a_valid_default() {
-    let declared = declaration(r#"{"parts":{"a":{"get":"profile/a","default":null}}}"#);
-    assert_eq!(declared.parts["a"].default, Some(serde_json::Value::Null));
+    let aggregate_declaration = declaration(r#"{"parts":{"a":{"get":"profile/a","default":null}}}"#);
+    assert_eq!(aggregate_declaration.parts["a"].default, Some(serde_json::Value::Null));
 }
 
 #[test]

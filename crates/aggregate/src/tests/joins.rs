@@ -28,12 +28,12 @@ async fn joined_values_replace_members_of_the_same_name() {
     let got =
         join_fixture(r#""as": "k", "one": true"#, r#"[{"k":1,"x":2}]"#, r#"[{"key":1}]"#).get("/here").await;
     assert_eq!(got.text, r#"[{"x":2,"k":{"key":1}}]"#);
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {"items": {"get": "profile/items", "fields": ["k", "x"]},
         "rows": {"get": "order/rows", "join": {"into": "items", "on": "k = key", "as": "k", "one": true}}}, "response": "items"}"#,
         &[("profile/items", 200, r#"[{"k":1,"x":2}]"#), ("order/rows", 200, r#"[{"key":1}]"#)],
     );
-    assert_eq!(rig.get("/here").await.text, r#"[{"x":2,"k":{"key":1}}]"#);
+    assert_eq!(fixture.get("/here").await.text, r#"[{"x":2,"k":{"key":1}}]"#);
 }
 
 #[tokio::test]
@@ -68,19 +68,19 @@ async fn join_errors_do_not_contain_keys() {
 
 #[tokio::test]
 async fn optional_part_with_a_join_error_is_null() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {"items": {"get": "profile/items"},
         "rows": {"get": "order/rows", "optional": true, "join": {"into": "items", "on": "k = key", "one": true}}}}"#,
         &[("profile/items", 200, r#"[{"k":1}]"#), ("order/rows", 200, r#"[{"key":1},{"key":1}]"#)],
     );
-    let got = rig.get("/here").await.json();
+    let got = fixture.get("/here").await.json();
     assert_eq!(got["items"], json!([{"k": 1, "rows": null}]));
     assert_eq!(got["errors"][0]["code"], "join-duplicate");
 }
 
 #[tokio::test]
 async fn joins_nested_rows_and_shares_them_between_items() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {
             "orders": {"get": "order/orders"},
             "catalogs": {"get": "catalog/catalogs", "fields": ["id", "t"], "join": {"into": "orders", "on": "c = id", "as": "catalog", "one": true}},
@@ -94,7 +94,7 @@ async fn joins_nested_rows_and_shares_them_between_items() {
             ("catalog/tags", 200, r#"[{"id":1},{"id":2}]"#),
         ],
     );
-    let got = rig.get("/here").await;
+    let got = fixture.get("/here").await;
     let catalog = r#"{"id":1,"t":"x","buyer":{"id":5}}"#;
     assert_eq!(
         got.text,
@@ -126,10 +126,10 @@ fn any_items(name: &'static str) -> impl Strategy<Value = Vec<Value>> {
 fn naive_join(items: &[Value], rows: &[Value], one: bool) -> Value {
     let joined = items.iter().map(|item| {
         let is_key = !item["k"].is_null();
-        let found: Vec<Value> =
+        let values: Vec<Value> =
             rows.iter().filter(|row| is_key && row["key"] == item["k"]).cloned().collect();
         let mut item = item.clone();
-        item["rows"] = if one { found.into_iter().next().unwrap_or_default() } else { found.into() };
+        item["rows"] = if one { values.into_iter().next().unwrap_or_default() } else { values.into() };
         item
     });
     joined.collect()

@@ -26,9 +26,9 @@ fn object(prefix: &str, count: usize) -> String {
 
 /// Sends a request whose result does not matter, and returns how often it moved to the pool.
 async fn offload_count(text: &str, target: &str, answers: &[(&str, u16, &str)]) -> u64 {
-    let rig = AggregateFixture::new(text, answers);
-    let _ = rig.send(Request::get(target).body("").unwrap()).await;
-    rig.job_count("aggregate")
+    let fixture = AggregateFixture::new(text, answers);
+    let _ = fixture.send(Request::get(target).body("").unwrap()).await;
+    fixture.job_count("aggregate")
 }
 
 #[tokio::test]
@@ -36,12 +36,12 @@ async fn short_responses_that_arrive_together_leave_the_serving_thread() {
     for (count, leaves) in [(1, false), (8, true)] {
         let parts: Vec<String> =
             (0..count).map(|part| format!("\"p{part}\": {{\"get\": \"profile/{part}\"}}")).collect();
-        let rig = AggregateFixture::new(&format!("{{\"parts\": {{{}}}}}", parts.join(",")), &[]);
+        let fixture = AggregateFixture::new(&format!("{{\"parts\": {{{}}}}}", parts.join(",")), &[]);
         let mut senders: Vec<_> =
-            (0..count).map(|part| rig.open_response_channel(&format!("profile/{part}"))).collect();
+            (0..count).map(|part| fixture.open_response_channel(&format!("profile/{part}"))).collect();
         let request = Request::get("/here").body(services::body::empty()).unwrap();
-        let mut handling = rig.aggregate.handle(HandlerRequest::new(request, RequestCall::unlimited()));
-        while rig.test_service.recorded_calls.lock().unwrap().len() < count {
+        let mut handling = fixture.aggregate.handle(HandlerRequest::new(request, RequestCall::unlimited()));
+        while fixture.test_service.recorded_calls.lock().unwrap().len() < count {
             assert!((&mut handling).now_or_never().is_none());
             tokio::task::yield_now().await;
         }
@@ -50,7 +50,7 @@ async fn short_responses_that_arrive_together_leave_the_serving_thread() {
         }
         drop(senders);
         assert!(handling.await.is_ok());
-        assert_eq!(rig.job_count("aggregate") > 0, leaves, "{count} responses");
+        assert_eq!(fixture.job_count("aggregate") > 0, leaves, "{count} responses");
     }
 }
 
@@ -58,10 +58,10 @@ async fn short_responses_that_arrive_together_leave_the_serving_thread() {
 async fn names_in_the_clients_body_are_checked_in_the_pool() {
     for (count, leaves) in [(10, false), (10_000, true)] {
         let text = r#"{"parts": {"a": {"post": "profile/a", "body": "{body}"}}}"#;
-        let rig = AggregateFixture::new(text, &[("POST profile/a", 200, "1")]);
+        let fixture = AggregateFixture::new(text, &[("POST profile/a", 200, "1")]);
         let body = repeated_array(r#"{"":1}"#, count);
-        rig.send(Request::post("/here").body(&*body).unwrap()).await.unwrap();
-        assert_eq!(rig.job_count("aggregate") > 0, leaves, "{count} objects");
+        fixture.send(Request::post("/here").body(&*body).unwrap()).await.unwrap();
+        assert_eq!(fixture.job_count("aggregate") > 0, leaves, "{count} objects");
     }
 }
 
@@ -144,22 +144,22 @@ async fn a_tree_of_many_values_is_written_before_it_is_sent() {
     let text = r#"{"parts": {"a": {"get": "profile/a", "fields": ["id"]}}, "response": "a"}"#;
     for (count, is_written) in [(2_000, false), (10_000, true)] {
         let items = repeated_array("{}", count);
-        let rig = AggregateFixture::new(text, &[("profile/a", 200, &items)]);
-        let response = rig.start_request("/here").await;
+        let fixture = AggregateFixture::new(text, &[("profile/a", 200, &items)]);
+        let response = fixture.start_request("/here").await;
         let is_text = matches!(response.json_tree, Some(JsonTree::Text(_)));
         assert_eq!(is_text, is_written, "{count} values");
         let held = response.held_bytes;
         assert_eq!(held == items.len() as u64, is_written, "{held} bytes");
-        assert_eq!(rig.get("/here").await.text, items);
+        assert_eq!(fixture.get("/here").await.text, items);
     }
 }
 
 #[tokio::test]
 async fn encoded_responses_of_parts_that_stream_are_decoded_in_the_pool() {
-    let rig = AggregateFixture::new(r#"{"parts": {"a": {"get": "profile/a"}}}"#, &[]);
+    let fixture = AggregateFixture::new(r#"{"parts": {"a": {"get": "profile/a"}}}"#, &[]);
     // An empty text.
     let encoded = TestServiceResponse::Encoded("br", &[0x06]);
-    rig.test_service.answers.lock().unwrap().insert("GET profile/a".to_owned(), encoded);
-    assert_eq!(rig.get_problem("/here").await.0, "part-not-json");
-    assert_eq!(rig.job_count("decompress"), 1);
+    fixture.test_service.answers.lock().unwrap().insert("GET profile/a".to_owned(), encoded);
+    assert_eq!(fixture.get_problem("/here").await.0, "part-not-json");
+    assert_eq!(fixture.job_count("decompress"), 1);
 }

@@ -23,7 +23,7 @@ const TARGET: &str = r#"{
 
 #[tokio::test]
 async fn joins_rows_and_puts_each_responses_into_items() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         TARGET,
         &[
             BUYERS,
@@ -36,7 +36,7 @@ async fn joins_rows_and_puts_each_responses_into_items() {
             ("order/buyers/2.0/rating", 404, r#"{"secret":"the body of an error"}"#),
         ],
     );
-    let got = rig.get("/here").await;
+    let got = fixture.get("/here").await;
     assert_eq!(got.status, 200);
     assert_eq!(
         got.text,
@@ -47,7 +47,7 @@ async fn joins_rows_and_puts_each_responses_into_items() {
     );
     assert_eq!(got.headers["orfa-parts"], r#"rating;status=404;code="part-refused""#);
     assert_eq!(got.headers["content-length"], got.text.len().to_string().as_str());
-    assert_eq!(rig.call_lines().len(), 4);
+    assert_eq!(fixture.call_lines().len(), 4);
     let mut written = Vec::new();
     got.tree.unwrap().write(&mut written);
     assert_eq!(written, got.text.as_bytes());
@@ -55,7 +55,7 @@ async fn joins_rows_and_puts_each_responses_into_items() {
 
 #[tokio::test]
 async fn default_response_contains_all_parts_and_errors() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {
             "n": {"get": "profile/n"}, "text": {"get": "catalog/t"}, "gone": {"get": "order/g", "optional": true},
             "usual": {"get": "order/u", "default": {"stars": 0}}}, "partial": 203}"#,
@@ -66,7 +66,7 @@ async fn default_response_contains_all_parts_and_errors() {
             ("order/u", 500, ""),
         ],
     );
-    let got = rig.get("/here").await;
+    let got = fixture.get("/here").await;
     assert_eq!(got.status, 203);
     let start = r#"{"n":12345678901234567890.50,"text":"\ud800","gone":null,"usual":{"stars":0},"errors":["#;
     assert!(got.text.starts_with(start), "{}", got.text);
@@ -76,11 +76,11 @@ async fn default_response_contains_all_parts_and_errors() {
 
 #[tokio::test]
 async fn omits_errors_without_failures() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {"a": {"get": "profile/a", "optional": true}}}"#,
         &[("profile/a", 200, " [ 1 ] ")],
     );
-    let got = rig.get("/here").await;
+    let got = fixture.get("/here").await;
     assert_eq!((got.text.as_str(), got.headers.get("orfa-parts")), (r#"{"a":[ 1 ]}"#, None));
 }
 
@@ -112,7 +112,7 @@ async fn encodes_values_for_their_position() {
         ("profile/p/a%3F%26%C3%A9/x?q=1%2B1%3D2&tag=x&tag=y%2Cz&fixed=a%20b&flag", 200, "1"),
         ("profile/p/7/x?fixed=a%20b&flag", 200, "1"),
     ];
-    let rig = AggregateFixture::with_limits("/a/{id}", text, AggregateLimitsConfig::default(), &answers);
+    let fixture = AggregateFixture::with_limits("/a/{id}", text, AggregateLimitsConfig::default(), &answers);
     let request =
         Request::get("/a/a%3F%26%C3%A9?q=1%2B1%3D2&tags=x&tags=y%2Cz").header("x-tenant", "acme").body("");
     // A comma separates list items, encoded or not, so the second value becomes two.
@@ -125,13 +125,13 @@ async fn encodes_values_for_their_position() {
     rig_two.send(request.unwrap()).await.unwrap();
     assert_eq!(rig_two.test_service.recorded_calls.lock().unwrap()[0].headers["x-for"], "t=acme");
     // Missing inputs are left out, lists too.
-    rig.get("/a/7").await;
-    assert!(!rig.test_service.recorded_calls.lock().unwrap()[0].headers.contains_key("x-for"));
+    fixture.get("/a/7").await;
+    assert!(!fixture.test_service.recorded_calls.lock().unwrap()[0].headers.contains_key("x-for"));
 }
 
 #[tokio::test]
 async fn dependent_calls_use_values_of_other_parts() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {
             "order": {"get": "order/orders/1"},
             "posting": {"get": "catalog/catalogs/{$.order.posting.id}", "join": {"into": "order", "on": ".posting.id = id", "one": true}},
@@ -143,14 +143,14 @@ async fn dependent_calls_use_values_of_other_parts() {
         ],
     );
     // A single object is not an array of rows.
-    let (code, _, text) = rig.get_problem("/here").await;
+    let (code, _, text) = fixture.get_problem("/here").await;
     assert_eq!(code, "join-not-array", "{text}");
-    assert_eq!(rig.call_lines(), ["GET order/orders/1", "GET catalog/catalogs/7"]);
+    assert_eq!(fixture.call_lines(), ["GET order/orders/1", "GET catalog/catalogs/7"]);
 }
 
 #[tokio::test]
 async fn joins_into_nested_targets_keep_other_members() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {
             "page": {"get": "order/orders"},
             "people": {"get": "profile/people?ids={$.page.items[*].who}", "at": "/rows",
@@ -167,7 +167,7 @@ async fn joins_into_nested_targets_keep_other_members() {
             ("order/rating/a", 200, "5"),
         ],
     );
-    let got = rig.get("/here").await;
+    let got = fixture.get("/here").await;
     assert_eq!(
         got.text,
         r#"{"total":2,"items":[{"lines":[{"id":"a","rating":5},null],"who":{"id":1,"name":"Ann"}},{"lines":[],"who":null}]}"#
@@ -176,21 +176,21 @@ async fn joins_into_nested_targets_keep_other_members() {
 
 #[tokio::test]
 async fn makes_equal_safe_calls_once() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"input": {"ids": {"type": "array", "items": "integer"}}, "parts": {
             "each": {"get": "profile/users/{each}", "each": "ids"}, "one": {"get": "profile/users/7"}}}"#,
         &[("profile/users/7", 200, r#"{"id":7}"#), ("profile/users/8", 200, "8")],
     );
-    let got = rig.get("/here?ids=7,8,7,7").await;
+    let got = fixture.get("/here?ids=7,8,7,7").await;
     assert_eq!(got.text, r#"{"each":[{"id":7},8,{"id":7},{"id":7}],"one":{"id":7}}"#);
-    assert_eq!(rig.call_lines().len(), 2);
+    assert_eq!(fixture.call_lines().len(), 2);
 }
 
 #[tokio::test]
 async fn skips_empty_lists_and_splits_long_ones() {
     let text = r#"{"input": {"ids": {"type": "array", "items": "integer"}},
         "parts": {"a": {"get": "profile/a?ids={ids}", "batch": 2}}, "response": "a"}"#;
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         text,
         &[
             ("profile/a?ids=1,2", 200, "[1, 2]"),
@@ -199,10 +199,10 @@ async fn skips_empty_lists_and_splits_long_ones() {
             ("profile/a?ids=5", 200, "{}"),
         ],
     );
-    assert_eq!(rig.get("/here?ids=,").await.text, "[]");
-    assert!(rig.call_lines().is_empty());
-    assert_eq!(rig.get("/here?ids=1,2,3").await.text, "[1,2]");
-    assert_eq!(rig.get_problem("/here?ids=3,4,5").await.0, "join-not-array");
+    assert_eq!(fixture.get("/here?ids=,").await.text, "[]");
+    assert!(fixture.call_lines().is_empty());
+    assert_eq!(fixture.get("/here?ids=1,2,3").await.text, "[1,2]");
+    assert_eq!(fixture.get_problem("/here?ids=3,4,5").await.0, "join-not-array");
 }
 
 #[tokio::test]
@@ -217,17 +217,17 @@ async fn splits_long_lists_of_each_items() {
         ("order/b?ids=3,4", 200, "[3,4]"),
         ("order/b?ids=5", 200, "{}"),
     ];
-    let rig = AggregateFixture::new(&text.replace(r#""WHEN": 0"#, r#""optional": true"#), &answers);
-    let got = rig.get("/here").await;
+    let fixture = AggregateFixture::new(&text.replace(r#""WHEN": 0"#, r#""optional": true"#), &answers);
+    let got = fixture.get("/here").await;
     assert_eq!(
         got.text,
         r#"[{"ids":[1,2,3],"b":[1,2,3]},{"ids":[1,2],"b":[1,2]},{"ids":[],"b":[]},null,{"ids":[1,2,3],"b":[1,2,3]},{"ids":[3,4,5],"b":null}]"#
     );
     let told = got.headers["orfa-parts"].to_str().unwrap();
     assert_eq!(told, r#"b;status=502;code="join-not-array""#);
-    assert_eq!(rig.call_lines().len(), 5, "equal calls are made once: {:?}", rig.call_lines());
-    let rig = AggregateFixture::new(&text.replace(r#", "WHEN": 0"#, ""), &answers);
-    assert_eq!(rig.get_problem("/here").await.0, "join-not-array");
+    assert_eq!(fixture.call_lines().len(), 5, "equal calls are made once: {:?}", fixture.call_lines());
+    let aggregate_fixture = AggregateFixture::new(&text.replace(r#", "WHEN": 0"#, ""), &answers);
+    assert_eq!(aggregate_fixture.get_problem("/here").await.0, "join-not-array");
 
     let ids: Vec<String> = (0..3000).map(|id| (1000 + id).to_string()).collect();
     let items = format!(r#"[{{"ids":[{}]}}]"#, ids.join(","));
@@ -242,7 +242,7 @@ async fn splits_long_lists_of_each_items() {
 
 #[tokio::test]
 async fn unsafe_calls_run_after_independent_calls() {
-    let rig = AggregateFixture::with_limits(
+    let fixture = AggregateFixture::with_limits(
         "/b/{id}",
         r#"{"input": {"id": {"type": "integer"}}, "parts": {
             "saved": {"put": "profile/buyers/{id}", "body": {"id": "{id}", "name": "{body.name}", "note": "by {body.by}", "tags": ["{body.missing}"], "gone": "{body.missing}", "rate": 1.0}},
@@ -255,10 +255,10 @@ async fn unsafe_calls_run_after_independent_calls() {
         ],
     );
     let put = |body: &'static str| Request::put("/b/7").body(body).unwrap();
-    let got = rig.send(put(r#"{"name": {"first": "A\u0042"}, "by": "me"}"#)).await.unwrap();
+    let got = fixture.send(put(r#"{"name": {"first": "A\u0042"}, "by": "me"}"#)).await.unwrap();
     assert_eq!(got.json(), json!({"saved": {"v": 1}, "old": {}, "after": 2}));
-    assert_eq!(rig.call_lines(), ["GET profile/buyers/7", "PUT profile/buyers/7", "GET order/x/1"]);
-    let seen = rig.test_service.recorded_calls.lock().unwrap();
+    assert_eq!(fixture.call_lines(), ["GET profile/buyers/7", "PUT profile/buyers/7", "GET order/x/1"]);
+    let seen = fixture.test_service.recorded_calls.lock().unwrap();
     assert_eq!(
         seen[1].body,
         r#"{"id":7,"name":{"first": "A\u0042"},"note":"by me","tags":[null],"rate":1.0}"#
@@ -268,33 +268,33 @@ async fn unsafe_calls_run_after_independent_calls() {
 
 #[tokio::test]
 async fn sequential_calls_follow_the_file_order() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"sequential": true, "parts": {
             "first": {"post": "order/orders", "body": "{body}"}, "second": {"get": "order/orders"}, "third": {"delete": "order/orders/1"}}}"#,
         &[("POST order/orders", 201, "{}"), ("order/orders", 200, "[]"), ("DELETE order/orders/1", 204, "")],
     );
-    let got = rig.send(Request::post("/here").body("[1]").unwrap()).await.unwrap();
+    let got = fixture.send(Request::post("/here").body("[1]").unwrap()).await.unwrap();
     assert_eq!(got.text, r#"{"first":{},"second":[],"third":null}"#);
-    assert_eq!(rig.call_lines(), ["POST order/orders", "GET order/orders", "DELETE order/orders/1"]);
+    assert_eq!(fixture.call_lines(), ["POST order/orders", "GET order/orders", "DELETE order/orders/1"]);
 }
 
 #[tokio::test]
 async fn makes_all_equal_unsafe_calls() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"sequential": true, "input": {"ids": {"type": "array", "items": "integer"}},
             "parts": {"a": {"post": "order/x", "body": {"n": 1}, "each": "ids"}}}"#,
         &[("POST order/x", 200, "1")],
     );
-    let got = rig.send(Request::post("/here?ids=1,1").body("").unwrap()).await.unwrap();
-    assert_eq!((got.text.as_str(), rig.call_lines().len()), (r#"{"a":[1,1]}"#, 2));
+    let got = fixture.send(Request::post("/here?ids=1,1").body("").unwrap()).await.unwrap();
+    assert_eq!((got.text.as_str(), fixture.call_lines().len()), (r#"{"a":[1,1]}"#, 2));
 }
 
 #[tokio::test]
 async fn head_makes_the_same_calls_and_sets_content_length() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {"a": {"get": "profile/a"}, "there": {"head": "profile/b"}}}"#,
         &[("profile/a", 200, "1"), ("HEAD profile/b", 200, "")],
     );
-    let got = rig.send(Request::head("/here").body("").unwrap()).await.unwrap();
+    let got = fixture.send(Request::head("/here").body("").unwrap()).await.unwrap();
     assert_eq!((got.text.as_str(), &got.headers["content-length"]), ("", &"20".parse().unwrap()));
 }

@@ -62,10 +62,11 @@ async fn next_data(body: &mut StreamedServiceBody) -> Result<Bytes, services::bo
 
 #[tokio::test]
 async fn streams_before_the_upstream_response_is_complete() {
-    let rig = AggregateFixture::new(THREE_PARTS, &[("profile/small", 200, "1"), ("order/other", 500, "")]);
-    let mut sender = rig.open_response_channel("catalog/long");
+    let fixture =
+        AggregateFixture::new(THREE_PARTS, &[("profile/small", 200, "1"), ("order/other", 500, "")]);
+    let mut sender = fixture.open_response_channel("catalog/long");
     sender.send_data(long_beginning()).await.unwrap();
-    let HandlerResponse { response, json_tree, .. } = rig.start_request("/here").await;
+    let HandlerResponse { response, json_tree, .. } = fixture.start_request("/here").await;
     assert!(json_tree.is_none());
     assert_eq!(response.headers()["orfa-parts"], r#"other;status=500;code="part-status""#);
     let mut body = response.into_body();
@@ -89,17 +90,17 @@ async fn streams_before_the_upstream_response_is_complete() {
 
 #[tokio::test]
 async fn the_beginning_of_a_streamed_response_counts_until_it_is_delivered() {
-    let (rig, account) = (
+    let (fixture, account) = (
         AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]),
         RequestAccount::default(),
     );
-    let mut sender = rig.open_response_channel("catalog/long");
+    let mut sender = fixture.open_response_channel("catalog/long");
     sender.send_data(long_beginning()).await.unwrap();
     let budget = RequestBudget::new(Duration::from_secs(3600), 10, 1 << 30, 1);
     let budget = budget.with_accounts(Arc::new(account.clone()), [192, 0, 2, 1].into());
     let call = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let request = http::Request::get("/here").body(services::body::empty()).unwrap();
-    let response = rig.aggregate.handle(HandlerRequest::new(request, call)).await;
+    let response = fixture.aggregate.handle(HandlerRequest::new(request, call)).await;
     let mut body = response.unwrap_or_else(|problem| panic!("{problem}")).response.into_body();
     assert!(account.0.load(Relaxed) > STREAM_BUFFER_BYTES as u64);
     assert_eq!(next_data(&mut body).await.unwrap(), long_beginning());
@@ -110,11 +111,11 @@ async fn the_beginning_of_a_streamed_response_counts_until_it_is_delivered() {
 #[tokio::test]
 async fn yields_while_checking_a_streamed_response() {
     const PIECE: usize = 1 << 20;
-    let rig =
+    let fixture =
         AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
-    let mut sender = rig.open_response_channel("catalog/long");
+    let mut sender = fixture.open_response_channel("catalog/long");
     sender.send_data(long_beginning()).await.unwrap();
-    let mut body = rig.start_request("/here").await.response.into_body();
+    let mut body = fixture.start_request("/here").await.response.into_body();
     for _ in 0..4 {
         sender.send_data(Bytes::from(vec![b' '; PIECE])).await.unwrap();
     }
@@ -138,13 +139,13 @@ async fn yields_while_checking_a_streamed_response() {
 #[tokio::test]
 async fn yields_while_checking_the_beginning_of_a_streamed_response() {
     const TURNS: usize = 32;
-    let rig =
+    let fixture =
         AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
-    let mut sender = rig.open_response_channel("catalog/long");
+    let mut sender = fixture.open_response_channel("catalog/long");
     let frame = format!("[\"{}\"]", "x".repeat(TURNS * TURN_BYTES));
     sender.send_data(Bytes::from(frame)).await.unwrap();
     drop(sender);
-    let mut begin = Box::pin(rig.start_request("/here"));
+    let mut begin = Box::pin(fixture.start_request("/here"));
     let mut waits = 0;
     poll_fn(|context| {
         let polled = begin.as_mut().poll(context);
@@ -159,11 +160,11 @@ async fn yields_while_checking_the_beginning_of_a_streamed_response() {
 #[tokio::test]
 async fn aborts_a_streamed_response_with_invalid_json() {
     for end in ["]]", "", "<html>"] {
-        let rig =
+        let fixture =
             AggregateFixture::new(r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#, &[]);
-        let mut sender = rig.open_response_channel("catalog/long");
+        let mut sender = fixture.open_response_channel("catalog/long");
         sender.send_data(long_beginning()).await.unwrap();
-        let body = rig.start_request("/here").await.response.into_body();
+        let body = fixture.start_request("/here").await.response.into_body();
         if !end.is_empty() {
             sender.send_data(Bytes::from_static(end.as_bytes())).await.unwrap();
         }
@@ -174,9 +175,9 @@ async fn aborts_a_streamed_response_with_invalid_json() {
 
 #[tokio::test]
 async fn short_invalid_json_is_an_error_with_a_status() {
-    let rig = AggregateFixture::new(
+    let fixture = AggregateFixture::new(
         r#"{"parts": {"long": {"get": "catalog/long"}}, "response": "long"}"#,
         &[("catalog/long", 200, "[1,")],
     );
-    assert_eq!(rig.get_problem("/here").await.0, "part-not-json");
+    assert_eq!(fixture.get_problem("/here").await.0, "part-not-json");
 }

@@ -86,9 +86,9 @@ pub(crate) async fn start_part(
     };
     let is_plain = response.status().is_success() && !response.headers().contains_key(CONTENT_ENCODING);
     if !is_plain {
-        let whole =
+        let program_response =
             timeout_at(until, services.finish_response(call, &part.service, response)).await.map_err(late)?;
-        return Ok(PartStart::Complete(whole.map_err(wrong)?));
+        return Ok(PartStart::Complete(program_response.map_err(wrong)?));
     }
     timeout_at(until, buffer_beginning(call, part, response)).await.map_err(late)?
 }

@@ -144,10 +144,10 @@ fn reports_excess_data_in_bytes() {
     );
     assert_eq!(zeroed.code(), "data-overrun");
     assert!(zeroed.to_string().contains("104 bytes too large"), "{zeroed}");
-    let filled = build_error(
+    let error = build_error(
         "char *p; static char big[70000] = {1}; void orfa(const void *i, int l) { p = big; big[l] = 1; }",
     );
-    assert_eq!(filled.code(), "data-overrun");
+    assert_eq!(error.code(), "data-overrun");
 }
 
 #[test]

@@ -117,8 +117,8 @@ impl RouteSelection {
         let paths: Vec<String> = ready.iter().map(|ready| ready.path.clone()).collect();
         let is_it =
             |ready: &InspectableGraphqlRoute| self.route.as_ref().is_none_or(|route| ready.path == *route);
-        let mut found: Vec<InspectableGraphqlRoute> = ready.into_iter().filter(is_it).collect();
-        match (found.pop(), found.is_empty()) {
+        let mut routes: Vec<InspectableGraphqlRoute> = ready.into_iter().filter(is_it).collect();
+        match (routes.pop(), routes.is_empty()) {
             (Some(only), true) => Ok(Ok(only)),
             (Some(_), false) => {
                 let hint = format!("name one by `--route`: {}", paths.join(", "));

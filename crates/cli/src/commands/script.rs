@@ -69,32 +69,32 @@ pub(crate) struct GraphArguments {
 }
 
 pub(crate) fn check(arguments: &CheckArguments) -> anyhow::Result<CliExitCode> {
-    let compiled = CompileResult::from_source(&arguments.source)?;
+    let result = CompileResult::from_source(&arguments.source)?;
     if arguments.json {
-        let plan = compiled.program.as_ref().map(handler_plan::plan_json);
-        let found: Vec<_> = compiled
+        let plan = result.program.as_ref().map(handler_plan::plan_json);
+        let values: Vec<_> = result
             .diagnostics
             .iter()
-            .map(|found| diagnostics::diagnostic_json(found, &compiled.text))
+            .map(|diagnostic| diagnostics::diagnostic_json(diagnostic, &result.text))
             .collect();
-        let whole = json!({ "file": compiled.name, "diagnostics": found, "services": plan });
-        terminal::write_stdout(&format!("{whole:#}\n"));
-        return Ok(compiled.exit_code());
+        let value = json!({ "file": result.name, "diagnostics": values, "services": plan });
+        terminal::write_stdout(&format!("{value:#}\n"));
+        return Ok(result.exit_code());
     }
-    compiled.print_diagnostics();
-    if let Some(program) = &compiled.program {
+    result.print_diagnostics();
+    if let Some(program) = &result.program {
         terminal::write_stdout(&handler_plan::format_plan(program));
     }
-    Ok(compiled.exit_code())
+    Ok(result.exit_code())
 }
 
 pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<CliExitCode> {
-    let compiled = CompileResult::from_source(&arguments.source)?;
-    compiled.print_diagnostics();
-    let Some(program) = &compiled.program else { return Ok(compiled.exit_code()) };
+    let result = CompileResult::from_source(&arguments.source)?;
+    result.print_diagnostics();
+    let Some(program) = &result.program else { return Ok(result.exit_code()) };
     // Standard output is reserved for the program.
     terminal::write_stderr(&handler_plan::format_plan(program));
-    let map = arguments.source_map.then(|| program.map.to_v3_json(&compiled.name, &compiled.text));
+    let map = arguments.source_map.then(|| program.map.to_v3_json(&result.name, &result.text));
     let mut code = format!("{}\n", program.code.trim_end());
     let Some(folder) = &arguments.out else {
         if let Some(map) = map {
@@ -119,11 +119,11 @@ pub(crate) fn build(arguments: &BuildArguments) -> anyhow::Result<CliExitCode> {
 }
 
 pub(crate) fn graph(arguments: &GraphArguments) -> anyhow::Result<CliExitCode> {
-    let compiled = CompileResult::from_source(&arguments.source)?;
-    compiled.print_diagnostics();
-    let Some(program) = &compiled.program else { return Ok(compiled.exit_code()) };
+    let result = CompileResult::from_source(&arguments.source)?;
+    result.print_diagnostics();
+    let Some(program) = &result.program else { return Ok(result.exit_code()) };
     if program.graphs.is_empty() {
-        terminal::write_stdout(&format!("{} has no `par`\n", compiled.name));
+        terminal::write_stdout(&format!("{} has no `par`\n", result.name));
     }
     for (index, graph) in program.graphs.iter().enumerate() {
         match &arguments.out {
@@ -151,8 +151,9 @@ impl CompileResult {
         let text = std::fs::read_to_string(file).map_err(|error| {
             CliError::usage("no-such-file", format!("{name} can't be read: {error}"), "name a file in S")
         })?;
-        let compiled = script::compile(&text, &name, &script::CompileOptions { strict_paths: *strict_paths });
-        Ok(match compiled {
+        let script_program =
+            script::compile(&text, &name, &script::CompileOptions { strict_paths: *strict_paths });
+        Ok(match script_program {
             Ok(mut program) => {
                 let found = std::mem::take(&mut program.warnings);
                 Self { name, text, program: Some(program), diagnostics: found }
@@ -167,8 +168,8 @@ impl CompileResult {
 
     /// Prints the diagnostics and the number of errors.
     fn print_diagnostics(&self) {
-        for found in &self.diagnostics {
-            terminal::write_stderr(&diagnostics::format_diagnostic(found, &self.name, &self.text));
+        for diagnostic in &self.diagnostics {
+            terminal::write_stderr(&diagnostics::format_diagnostic(diagnostic, &self.name, &self.text));
         }
         let errors =
             self.diagnostics.iter().filter(|found| found.severity == DiagnosticSeverity::Error).count();
@@ -181,8 +182,8 @@ impl CompileResult {
 /// Prints the warnings of a script in a config.
 pub(crate) fn print_warnings(script: &gateway::build::script_routes::CompiledScript) {
     let name = script.file.display().to_string();
-    for found in &script.program.warnings {
-        terminal::write_stderr(&diagnostics::format_diagnostic(found, &name, &script.text));
+    for diagnostic in &script.program.warnings {
+        terminal::write_stderr(&diagnostics::format_diagnostic(diagnostic, &name, &script.text));
     }
 }
 

@@ -61,7 +61,7 @@ async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<CliExitC
     };
     let signals = TerminationSignals::listen().context("can't listen for signals")?;
     let hangups = signal::hangups().context("can't listen for signals")?;
-    let (sockets, taken) = takeover.as_deref().map_or(Ok(None), request_handover)?.unzip();
+    let (sockets, connection) = takeover.as_deref().map_or(Ok(None), request_handover)?.unzip();
     let mut present = sockets.unwrap_or_default().into_vec();
     present.extend(activated);
     let listeners = gateway.adopt(&mut present).map_err(|error| bind_error(&error))?;
@@ -87,7 +87,7 @@ async fn serve(file: &Path, activated: Vec<Listener>) -> anyhow::Result<CliExitC
     // A separate task, since the code below waits for other events.
     let serving = tokio::spawn(gateway.serve(listeners, stopped));
     systemd::notify_serving();
-    steering.run(serving, stop, giver.map(|giver| giver.serve_handover(taken))).await?;
+    steering.run(serving, stop, giver.map(|giver| giver.serve_handover(connection))).await?;
     Ok(CliExitCode::Ok)
 }
 
@@ -146,7 +146,7 @@ impl ServeControl {
 
     /// Drains at the first signal, and cuts requests off at the second.
     fn shut_down(&self, end: TerminationSignal, stop: Option<oneshot::Sender<ShutdownMode>>) {
-        let how = match end {
+        let mode = match end {
             TerminationSignal::Terminate => ShutdownMode::Gracefully,
             TerminationSignal::Interrupt => ShutdownMode::Promptly,
         };
@@ -155,7 +155,7 @@ impl ServeControl {
             Some(stop) => {
                 systemd::notify_stopping();
                 // The receiver lives as long as the gateway serves.
-                let _ = stop.send(how);
+                let _ = stop.send(mode);
             }
             None => self.gateway.abort_requests(),
         }

@@ -41,9 +41,9 @@ pub(crate) fn run(arguments: &TypesArguments) -> anyhow::Result<CliExitCode> {
         },
         pairs => pairs.iter().map(|pair| parse_named_document(pair)).collect::<Result<_, _>>()?,
     };
-    let open: Vec<CallableService<'_>> =
+    let callable_services: Vec<CallableService<'_>> =
         services.iter().map(|(name, known)| known.permitted_operations(name)).collect();
-    let types = openapi::generate_types(&open);
+    let types = openapi::generate_types(&callable_services);
     let documents = services.iter().filter_map(|(name, known)| Some((&**name, known.document.as_deref()?)));
     terminal::write_stderr(&format_findings(documents));
     let Some(out) = &arguments.out else {
@@ -54,9 +54,11 @@ pub(crate) fn run(arguments: &TypesArguments) -> anyhow::Result<CliExitCode> {
         let message = format!("{} can't be written: {error}", out.display());
         CliError::failed("types-not-written", message, "`-o FILE` writes it elsewhere")
     })?;
-    let operations = open.iter().map(|open| open.operations.len()).sum();
-    let [services, operations] =
-        [units::format_count(open.len(), "service"), units::format_count(operations, "operation")];
+    let operations = callable_services.iter().map(|service| service.operations.len()).sum();
+    let [services, operations] = [
+        units::format_count(callable_services.len(), "service"),
+        units::format_count(operations, "operation"),
+    ];
     terminal::write_stderr(&format!("{}: {services}, {operations}\n", out.display()));
     Ok(CliExitCode::Ok)
 }
@@ -82,11 +84,11 @@ fn read_config_services(
     let mut services: BTreeMap<String, ServiceDescription> = BTreeMap::new();
     for query in config.routes.iter().filter_map(|route| route.query.as_ref()) {
         for name in &query.services {
-            let known = services.entry(name.clone()).or_default();
-            known.methods.get_or_insert_default().extend(query.methods.iter().cloned());
-            known.document = documents.get(name).cloned();
+            let description = services.entry(name.clone()).or_default();
+            description.methods.get_or_insert_default().extend(query.methods.iter().cloned());
+            description.document = documents.get(name).cloned();
             let paths = config.services.get(name).into_iter().flat_map(|service| &service.paths);
-            known.paths = paths.filter_map(|path| PathGlob::parse(path).ok()).collect();
+            description.paths = paths.filter_map(|path| PathGlob::parse(path).ok()).collect();
         }
     }
     Ok(services)

@@ -7,27 +7,27 @@ use super::*;
 /// Returns a text that records those repeated objects for which `is_noted` returns true.
 fn record_repetitions(text: &str, mut is_noted: impl FnMut() -> bool) -> JsonTree {
     let document = JsonDocument::new(Bytes::copy_from_slice(text.as_bytes())).unwrap();
-    let mut again = Vec::new();
-    collect_repetitions(document.root(), &mut Vec::new(), &mut again, &mut is_noted);
-    JsonTree::Repeating(document.text().clone(), again.into())
+    let mut objects = Vec::new();
+    collect_repetitions(document.root(), &mut Vec::new(), &mut objects, &mut is_noted);
+    JsonTree::Repeating(document.text().clone(), objects.into())
 }
 
 fn collect_repetitions<'d>(
     node: JsonNode<'d>,
     firsts: &mut Vec<JsonNode<'d>>,
-    again: &mut Vec<RepeatedObject>,
+    objects: &mut Vec<RepeatedObject>,
     is_noted: &mut impl FnMut() -> bool,
 ) {
     if node.kind() == ValueKind::Object {
         let first = firsts.iter().find(|first| first.text() == node.text());
         if let Some(first) = first.filter(|_| is_noted()) {
             let (at, first, length) = (node.start(), first.start(), node.text().len());
-            again.push(RepeatedObject { position: at, first_position: first, length });
+            objects.push(RepeatedObject { position: at, first_position: first, length });
             return;
         }
     }
-    node.members().for_each(|(_, value)| collect_repetitions(value, firsts, again, is_noted));
-    node.items().for_each(|item| collect_repetitions(item, firsts, again, is_noted));
+    node.members().for_each(|(_, value)| collect_repetitions(value, firsts, objects, is_noted));
+    node.items().for_each(|item| collect_repetitions(item, firsts, objects, is_noted));
     if node.kind() == ValueKind::Object {
         firsts.push(node);
     }
@@ -90,9 +90,9 @@ proptest! {
     fn every_text_with_recorded_repetitions_is_restored(text in any_text(), coins: u64) {
         let mut coins = coins;
         let tree = record_repetitions(&text, || { coins = coins.rotate_left(1); coins & 1 == 1 });
-        let known = SharedValues::new(&tree, text.len()).unwrap();
+        let values = SharedValues::new(&tree, text.len()).unwrap();
         for form in [DedupForm::Json, DedupForm::GraphQl] {
-            let laid_out = [EqualityCriterion::KnownRepetitions, EqualityCriterion::SameText].map(|equal| encode_flattened(&tree, &known, form, equal));
+            let laid_out = [EqualityCriterion::KnownRepetitions, EqualityCriterion::SameText].map(|equal| encode_flattened(&tree, &values, form, equal));
             for wire in laid_out.into_iter().flatten().map(|tree| tree_text(&tree)).chain(encode_tree(&tree, form)) {
                 prop_assert_eq!(decode_string(&wire), strip_spaces(&text));
                 prop_assert!(wire.len() * 10 <= text.len() * 9);

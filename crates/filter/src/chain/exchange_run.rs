@@ -95,7 +95,7 @@ impl ExchangeRun {
         H: FnOnce(request::Parts, StreamedServiceBody, Option<Authority>) -> F,
         F: Future<Output = HandlerResponse>,
     {
-        let answered = match self.process_request(body).await? {
+        let handler_response = match self.process_request(body).await? {
             ExchangeStep::Continue(body) => {
                 let (head, authority) = self.take_request_head()?;
                 let answer = pin!(handle(head, body, authority));
@@ -103,7 +103,7 @@ impl ExchangeRun {
             }
             ExchangeStep::Respond(local) => Err(local),
         };
-        let response = answered.unwrap_or_else(|local| self.build_local_response(local).into());
+        let response = handler_response.unwrap_or_else(|local| self.build_local_response(local).into());
         self.process_response(response).await
     }
 
@@ -166,9 +166,9 @@ impl ExchangeRun {
     ) -> Result<Option<(StreamHandle, FilterAction)>, FilterFailure> {
         let error = match opened {
             Ok((stream, action)) => {
-                let opened = StreamHandle::clone(&stream);
+                let handle = StreamHandle::clone(&stream);
                 self.streams.push(stream);
-                return Ok(Some((opened, action)));
+                return Ok(Some((handle, action)));
             }
             Err(error) => error,
         };
@@ -317,12 +317,12 @@ impl ExchangeRun {
         mut answer: Pin<&mut impl Future<Output = HandlerResponse>>,
     ) -> Result<Result<HandlerResponse, LocalResponse>, FilterFailure> {
         poll_fn(|context| {
-            let answered = answer.as_mut().poll(context);
-            if answered.is_pending() {
+            let handler_response = answer.as_mut().poll(context);
+            if handler_response.is_pending() {
                 self.register_wakers(context);
             }
             // The filter that ended the request's body provides the reason, not the reader of the body.
-            match (self.first_verdict(), answered) {
+            match (self.first_verdict(), handler_response) {
                 (Some(news), _) => Poll::Ready(news.map(Err)),
                 (None, Poll::Ready(response)) => Poll::Ready(Ok(Ok(response))),
                 (None, Poll::Pending) => Poll::Pending,

@@ -385,7 +385,7 @@ fn find_registered_service(
     spec: &PluginSpec,
     upstream: &str,
 ) -> Option<Arc<UpstreamService>> {
-    let named = spec.services.get(upstream).or_else(|| {
+    let upstream_service = spec.services.get(upstream).or_else(|| {
         let address = target_address(upstream);
         let address = address.rsplit_once('|').map_or(address, |(_, host)| host);
         let lenient = host.is_lenient().then_some(address)?;
@@ -395,7 +395,7 @@ fn find_registered_service(
             .or_else(|| spec.services.get(lenient))
             .or_else(|| spec.services.get(host))
     });
-    named.filter(|service| spec.can_call_service(service.name())).cloned()
+    upstream_service.filter(|service| spec.can_call_service(service.name())).cloned()
 }
 
 /// Strips the scheme and the path of a target.

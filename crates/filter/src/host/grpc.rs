@@ -174,13 +174,13 @@ fn start_call(
     let spec = Arc::clone(guest.host().spec().ok_or(CallRefusal::Unavailable)?);
     let (limit, token) = (spec.limits.buffer.0, maker.token);
     let (instance, payer) = (maker.instance.clone(), maker.call.quota_key());
-    let told = GrpcEventTarget { instance, token, payer, is_stream, limit };
+    let target = GrpcEventTarget { instance, token, payer, is_stream, limit };
     let answer = spec.services.forward(&maker.call, &service, request, None);
     let (function, upstream) = (parts.name, upstream.to_owned());
     maker.spawn(guest.host_mut(), outbox, async move {
         let whole = async {
             match answer.await {
-                Ok(answer) => told.deliver_response(answer).await,
+                Ok(answer) => target.deliver_response(answer).await,
                 Err(error) => Err(GrpcFailure(UNAVAILABLE, error.to_string())),
             }
         };
@@ -192,7 +192,7 @@ fn start_call(
         };
         if let Err(failure) = result {
             log_failure(&spec, function, &upstream, failure.code(), &failure.1);
-            told.deliver_close(failure.0, failure.1).await;
+            target.deliver_close(failure.0, failure.1).await;
         }
     });
     Ok(guest.write_u32(parts.to, token)?)

@@ -220,12 +220,12 @@ fn connection_property(exchange: &FilterExchange, name: &[u8]) -> Option<Bytes> 
 
 /// A property of the upstream connection, available after the request has been sent.
 fn upstream_property(exchange: &FilterExchange, messages: &ExchangeMessages, name: &[u8]) -> Option<Bytes> {
-    exchange.call.budget.inspect_call_records(|made| {
-        let made = handler_call(exchange, made.get(messages.calls_before..)?)?;
+    exchange.call.budget.inspect_call_records(|records| {
+        let record = handler_call(exchange, records.get(messages.calls_before..)?)?;
         match name {
-            b"address" => made.address.map(text_bytes),
-            b"port" => Some(number_bytes(u64::from(made.address?.port()))),
-            b"request_attempt_count" => Some(number_bytes(1 + made.retry_times.len() as u64)),
+            b"address" => record.address.map(text_bytes),
+            b"port" => Some(number_bytes(u64::from(record.address?.port()))),
+            b"request_attempt_count" => Some(number_bytes(1 + record.retry_times.len() as u64)),
             _ => None,
         }
     })
@@ -235,7 +235,10 @@ fn upstream_property(exchange: &FilterExchange, messages: &ExchangeMessages, nam
 fn service_name(exchange: &FilterExchange) -> Option<Bytes> {
     let of_route = || exchange.facts.service.as_deref().map(text_bytes);
     let called = || {
-        exchange.call.budget.inspect_call_records(|made| made.last().map(|made| text_bytes(&made.service)))
+        exchange
+            .call
+            .budget
+            .inspect_call_records(|records| records.last().map(|record| text_bytes(&record.service)))
     };
     of_route().or_else(called)
 }
@@ -244,11 +247,11 @@ fn service_name(exchange: &FilterExchange) -> Option<Bytes> {
 /// rather than a filter's, or if the route has no service, the last one.
 fn handler_call<'a>(
     exchange: &FilterExchange,
-    made: &'a [UpstreamCallRecord],
+    records: &'a [UpstreamCallRecord],
 ) -> Option<&'a UpstreamCallRecord> {
     match &exchange.facts.service {
-        Some(service) => made.iter().find(|made| made.service == *service),
-        None => made.last(),
+        Some(service) => records.iter().find(|record| record.service == *service),
+        None => records.last(),
     }
 }
 

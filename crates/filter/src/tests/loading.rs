@@ -5,7 +5,9 @@ use super::*;
 fn refusal_code(result: Result<Arc<FilterChain>, Vec<RefusedFilter>>) -> String {
     match result {
         Ok(_) => String::new(),
-        Err(refused) => refused.iter().map(|one| format!("{} {}", one.pointer, one.reason.code())).collect(),
+        Err(refused) => {
+            refused.iter().map(|filter| format!("{} {}", filter.pointer, filter.reason.code())).collect()
+        }
     }
 }
 
@@ -159,11 +161,11 @@ async fn routes_share_an_instance_and_keep_their_configurations() {
         filter.config = config.into();
         bench.chain(&[filter])
     };
-    let (one, two) = (with("one"), with("second"));
-    for (chain, config) in [(&one, "one"), (&two, "second"), (&one, "one")] {
+    let (filter_chain, two) = (with("one"), with("second"));
+    for (chain, config) in [(&filter_chain, "one"), (&two, "second"), (&filter_chain, "one")] {
         assert_eq!(send(chain, get("/")).await.unwrap().header("got-x-config"), config);
     }
-    drop(one);
+    drop(filter_chain);
     assert_eq!(send(&two, get("/")).await.unwrap().header("got-x-config"), "second");
 }
 

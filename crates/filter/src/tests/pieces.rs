@@ -199,7 +199,7 @@ async fn other_tasks_run_between_the_messages_of_a_grpc_stream() {
             (call $want (i32.const 0) (call $effective (global.get $id)))
             (call $want (i32.const 0) (call $continue (i32.const 0))))"#,
     );
-    let seen = Arc::clone(&bench.recorder);
+    let recorder = Arc::clone(&bench.recorder);
     let counting = tokio::spawn(async move {
         let (mut all, mut most) = (0, 0);
         while all < MESSAGES {
@@ -212,7 +212,7 @@ async fn other_tasks_run_between_the_messages_of_a_grpc_stream() {
                 }
             })
             .await;
-            let new = seen.take_events().iter().filter(|words| *words == "proxy_on_grpc_receive").count();
+            let new = recorder.take_events().iter().filter(|words| *words == "proxy_on_grpc_receive").count();
             (all, most) = (all + new, most.max(new));
         }
         most

@@ -98,8 +98,8 @@ async fn refuses_only_the_client_whose_requests_trap_too_often() {
         ("rate-cpu", 429)
     );
     assert!(services::ToProblem::headers(&refused).contains_key("retry-after"));
-    let again = send_as("attacker", &chain, get("/good")).await;
-    assert!(matches!(again, Err(FilterFailure::RestartQuota { .. })), "{again:?}");
+    let response = send_as("attacker", &chain, get("/good")).await;
+    assert!(matches!(response, Err(FilterFailure::RestartQuota { .. })), "{response:?}");
     for _ in 0..10 {
         assert_eq!(send_as("neighbour", &chain, get("/good")).await.unwrap().status, StatusCode::OK);
     }

@@ -190,14 +190,14 @@ async fn background_callbacks_yield() {
             // A request succeeds if it finds the key; it is repeated until it does.
             bench.chain(&[patient_filter(&bench, key, &code)])
         };
-        let (begun, ended, fast) = (wait("begun"), wait("ended"), releasing_chain(&bench, "go"));
+        let (chain, filter_chain, fast) = (wait("begun"), wait("ended"), releasing_chain(&bench, "go"));
         let request = tokio::spawn({
             let slow = Arc::clone(&slow);
             async move { send(&slow, get("/")).await }
         });
-        wait_until_passed(&begun).await;
+        wait_until_passed(&chain).await;
         send(&fast, get("/")).await.unwrap();
-        wait_until_passed(&ended).await;
+        wait_until_passed(&filter_chain).await;
         request.await.unwrap().unwrap();
         assert_eq!(trap_count(&bench), 0, "{code}");
     }
@@ -437,7 +437,7 @@ async fn queued_streams_end_before_their_root_context() {
     let fast = r#"
         (func (export "proxy_on_request_headers") (param i32 i32 i32) (result i32)
             (call $let «go») (i32.const 0))"#;
-    let (ended, other) = (bench.chain(std::slice::from_ref(&slow)), bench.chain(&[slow]));
+    let (chain, other) = (bench.chain(std::slice::from_ref(&slow)), bench.chain(&[slow]));
     let fast = bench.chain(&[shared("fast", fast)]);
     let seen = Mutex::new(Vec::new());
     let has_seen = |bench: &FilterFixture, names: &[&str], count: usize| {
@@ -446,9 +446,9 @@ async fn queued_streams_end_before_their_root_context() {
         seen.len() == count
     };
     let streams = [(); 3].map(|()| {
-        let ended = Arc::clone(&ended);
+        let filter_chain = Arc::clone(&chain);
         let open = async move {
-            ended
+            filter_chain
                 .run_http_exchange(get("/"), RequestCall::unlimited(), exchange_info(), |_| {
                     std::future::pending()
                 })
@@ -462,7 +462,7 @@ async fn queued_streams_end_before_their_root_context() {
     seen.lock().unwrap().clear();
     let mut spins = Box::pin(send(&other, get("/spin")));
     assert!((&mut spins).now_or_never().is_none());
-    drop((streams, ended));
+    drop((streams, chain));
     send(&fast, get("/")).await.unwrap();
     assert_eq!(spins.await.unwrap().status, 200);
     bench.wait_until(|bench| has_seen(bench, &["proxy_on_log", "proxy_on_delete"], 9)).await;

@@ -365,7 +365,7 @@ impl FilterInstance {
     pub(crate) async fn on_grpc_event(
         &mut self,
         token: u32,
-        what: RootGrpcEvent,
+        event: RootGrpcEvent,
         is_last: bool,
         received: ReceivedData,
     ) -> GuestResult<()> {
@@ -374,7 +374,7 @@ impl FilterInstance {
         let Some(pending) = pending else { return Ok(()) };
         let Some((root, time)) = host.begin_delivery(&pending, received) else { return Ok(()) };
         let exports = &self.exports;
-        let (name, callback, value) = match what {
+        let (name, callback, value) = match event {
             RootGrpcEvent::InitialMetadata(count) => (
                 "proxy_on_grpc_receive_initial_metadata",
                 exports.on_grpc_receive_initial_metadata.as_ref(),

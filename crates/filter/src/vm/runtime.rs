@@ -131,8 +131,8 @@ impl FilterRuntime {
         let bytes =
             std::fs::read(path).map_err(|error| FilterRefusalReason::Unreadable(error.to_string()))?;
         let key = FilterModule::key(&bytes);
-        if let Some(known) = lock(&self.modules).get(&key).and_then(Weak::upgrade) {
-            return Ok(known);
+        if let Some(filter_module) = lock(&self.modules).get(&key).and_then(Weak::upgrade) {
+            return Ok(filter_module);
         }
         let module = Arc::new(FilterModule::load(key, &bytes, &self.sandbox, &self.linker)?);
         let mut modules = lock(&self.modules);

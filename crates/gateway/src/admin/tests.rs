@@ -21,10 +21,10 @@ fn gateway_of(text: &str) -> Gateway {
 /// A connection without a network, so that time can be paused.
 fn connect(gateway: &Gateway) -> DuplexStream {
     let hosts = gateway.admin_hosts();
-    let seen = AdminState { gateway: gateway.clone(), process: Arc::new(ProcessStats::new()), hosts };
+    let state = AdminState { gateway: gateway.clone(), process: Arc::new(ProcessStats::new()), hosts };
     let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     let (ours, theirs) = duplex(1 << 20);
-    tokio::spawn(serve_connection(theirs, Arc::new(seen), place));
+    tokio::spawn(serve_connection(theirs, Arc::new(state), place));
     ours
 }
 

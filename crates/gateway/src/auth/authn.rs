@@ -156,9 +156,9 @@ impl IdentityProviders {
     async fn identify_by_bearer(&self, text: &[u8]) -> Result<Arc<Principal>, AuthenticationError> {
         let Some(tokens) = &self.tokens else { return self.identify_by_key(text) };
         if self.key_header.as_ref() == Some(&AUTHORIZATION)
-            && let Some(who) = self.keys.find(text)
+            && let Some(principal) = self.keys.find(text)
         {
-            return Ok(Arc::clone(who));
+            return Ok(Arc::clone(principal));
         }
         let token = std::str::from_utf8(text).map_err(|_| BadToken::Malformed)?;
         tokens.identify(token, &self.subjects).await
@@ -233,18 +233,18 @@ fn build_token_verifier(
 }
 
 fn fetched_key_source(
-    place: JwksLocation,
+    location: JwksLocation,
     algorithms: &[jsonwebtoken::Algorithm],
     earlier: Option<&IdentityProviders>,
 ) -> Result<KeySource, (String, String)> {
     if let Some(KeySource::Remote(jwks)) = earlier.and_then(|earlier| Some(&earlier.tokens.as_ref()?.source))
-        && jwks.is_same_source(&place, algorithms)
+        && jwks.is_same_source(&location, algorithms)
     {
         return Ok(KeySource::Remote(Arc::clone(jwks)));
     }
     let fetch = GatewayClient::new()
         .map_err(|error| ("/auth/jwt".to_owned(), format!("TLS can't be used: {error}")))?;
-    Ok(KeySource::Remote(JwksSource::new(place, algorithms.to_vec(), fetch)))
+    Ok(KeySource::Remote(JwksSource::new(location, algorithms.to_vec(), fetch)))
 }
 
 /// The value of a header that may occur only once.

@@ -101,23 +101,23 @@ impl AuthorizationTable {
     /// limit.
     pub(crate) fn authorize(
         &self,
-        who: &Principal,
+        principal: &Principal,
         route: &str,
         address: IpAddr,
         now: Instant,
     ) -> Result<RequestGrant, AuthzError> {
-        if who.caller == CallerId::Anonymous && self.auth_required_routes.contains(route) {
+        if principal.caller == CallerId::Anonymous && self.auth_required_routes.contains(route) {
             return Err(AuthzError::Unauthenticated);
         }
-        let Some(row) = self.find_row(who) else { return self.authorize_without_row(who, route) };
+        let Some(row) = self.find_row(principal) else { return self.authorize_without_row(principal, route) };
         if row.routes.as_ref().is_some_and(|routes| !routes.contains(route)) {
-            return Err(match who.caller {
+            return Err(match principal.caller {
                 CallerId::Anonymous => AuthzError::Unauthenticated,
-                _ => AuthzError::Forbidden(AuthorizationRefusal::Route(describe_caller(&who.caller))),
+                _ => AuthzError::Forbidden(AuthorizationRefusal::Route(describe_caller(&principal.caller))),
             });
         }
-        let charged = self.charge_request(who, address, now).map_err(AuthzError::Forbidden)?;
-        Ok(RequestGrant { rights: row.rights.clone(), limits: row.limits.clone(), ..charged })
+        let grant = self.charge_request(principal, address, now).map_err(AuthzError::Forbidden)?;
+        Ok(RequestGrant { rights: row.rights.clone(), limits: row.limits.clone(), ..grant })
     }
 
     /// Charges a caller for a request without checking its right to a route. The permit contains no rights.
@@ -126,17 +126,18 @@ impl AuthorizationTable {
     /// Fails if the caller has reached a rate limit.
     pub(crate) fn charge_request(
         &self,
-        who: &Principal,
+        principal: &Principal,
         address: IpAddr,
         now: Instant,
     ) -> Result<RequestGrant, AuthorizationRefusal> {
-        let Some(rate) = self.find_row(who).and_then(|row| row.rate.as_ref()) else {
+        let Some(rate) = self.find_row(principal).and_then(|row| row.rate.as_ref()) else {
             return Ok(RequestGrant::default());
         };
-        let taken = self.accounts.charge_request(&AccountOwner::from_caller(&who.caller, address), rate, now);
-        let (held, bill) = taken.map_err(AuthorizationRefusal::Rate)?;
+        let taken =
+            self.accounts.charge_request(&AccountOwner::from_caller(&principal.caller, address), rate, now);
+        let (permit, bill) = taken.map_err(AuthorizationRefusal::Rate)?;
         Ok(RequestGrant {
-            concurrency_permit: held,
+            concurrency_permit: permit,
             payer: bill.map(|bill| bill as Arc<dyn CpuAccounting>),
             ..RequestGrant::default()
         })
@@ -144,28 +145,28 @@ impl AuthorizationTable {
 
     /// Returns whether a caller has the right to use a route. Charges nothing. The caller's row is found once
     /// for any number of routes, since a token may have a thousand groups.
-    pub(crate) fn route_access(&self, who: &Principal) -> impl Fn(&str) -> bool {
-        let row = self.find_row(who);
+    pub(crate) fn route_access(&self, principal: &Principal) -> impl Fn(&str) -> bool {
+        let row = self.find_row(principal);
         move |route| {
-            if who.caller == CallerId::Anonymous && self.auth_required_routes.contains(route) {
+            if principal.caller == CallerId::Anonymous && self.auth_required_routes.contains(route) {
                 return false;
             }
             match row {
                 Some(row) => row.routes.as_ref().is_none_or(|routes| routes.contains(route)),
-                None => self.authorize_without_row(who, route).is_ok(),
+                None => self.authorize_without_row(principal, route).is_ok(),
             }
         }
     }
 
-    fn find_row(&self, who: &Principal) -> Option<&AuthorizationRow> {
-        let own = match &who.caller {
+    fn find_row(&self, principal: &Principal) -> Option<&AuthorizationRow> {
+        let authorization_row = match &principal.caller {
             CallerId::Anonymous => return self.rows.get(ANONYMOUS),
             CallerId::Named(name) => self.rows.get(&**name),
             CallerId::Subject(_) => None,
         };
-        let groups = who.groups.iter().filter(|group| self.is_group(group));
+        let groups = principal.groups.iter().filter(|group| self.is_group(group));
         let of_group = || groups.filter_map(|group| self.rows.get(&**group)).min_by_key(|row| row.order);
-        own.or_else(of_group).or_else(|| self.rows.get(OTHERS_ROW))
+        authorization_row.or_else(of_group).or_else(|| self.rows.get(OTHERS_ROW))
     }
 
     /// Whether a name is a group's. A token may claim a group called `others`, or with a caller's name; such
@@ -174,12 +175,14 @@ impl AuthorizationTable {
         name != ANONYMOUS && name != OTHERS_ROW && !self.callers.contains(name)
     }
 
-    fn authorize_without_row(&self, who: &Principal, route: &str) -> Result<RequestGrant, AuthzError> {
-        match who.caller {
+    fn authorize_without_row(&self, principal: &Principal, route: &str) -> Result<RequestGrant, AuthzError> {
+        match principal.caller {
             _ if !self.is_configured => Ok(RequestGrant::default()),
             CallerId::Anonymous if self.anonymous_routes.contains(route) => Ok(RequestGrant::default()),
             CallerId::Anonymous => Err(AuthzError::Unauthenticated),
-            _ => Err(AuthzError::Forbidden(AuthorizationRefusal::NoRights(describe_caller(&who.caller)))),
+            _ => {
+                Err(AuthzError::Forbidden(AuthorizationRefusal::NoRights(describe_caller(&principal.caller))))
+            }
         }
     }
 }

@@ -36,14 +36,14 @@ pub struct InspectableAggregate {
 /// # Errors
 /// A mistake for each file that can't be read, and all mistakes within the others.
 pub(crate) fn read_declarations(config: &GatewayConfig) -> Result<Vec<ParsedDeclaration>, Vec<Diagnostic>> {
-    let (mut declared, mut mistakes) = (Vec::new(), Diagnostics::default());
+    let (mut declarations, mut mistakes) = (Vec::new(), Diagnostics::default());
     for (route, aggregate) in configured_aggregates(config) {
         match read_declaration(config, route, aggregate) {
-            Ok(read) => declared.push(read),
-            Err(wrong) => mistakes.extend_unique(wrong),
+            Ok(read) => declarations.push(read),
+            Err(diagnostics) => mistakes.extend_unique(diagnostics),
         }
     }
-    mistakes.into_result(declared)
+    mistakes.into_result(declarations)
 }
 
 /// Builds the aggregates of a config without a gateway around them.
@@ -55,22 +55,23 @@ pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableAggreg
     let services = ServiceSet::load(&config.services, source.folder());
     let services = services.map_err(|problems| source.resolve("/services", problems))?;
     let (documents, offload) = (openapi_documents::read_documents(config)?, start_offload_pool(config)?);
-    let (mut all, mut wrong) = (Vec::new(), Diagnostics::default());
-    for declared in read_declarations(config)? {
-        let Some(RouteConfig { path, aggregate: Some(aggregate), .. }) = config.routes.get(declared.route)
+    let (mut all, mut diagnostics) = (Vec::new(), Diagnostics::default());
+    for declaration in read_declarations(config)? {
+        let Some(RouteConfig { path, aggregate: Some(aggregate), .. }) = config.routes.get(declaration.route)
         else {
             continue;
         };
-        let ground = AggregateContext { path, services: &services, documents: &documents, offload: &offload };
-        match declared.build_aggregate(aggregate, &ground) {
+        let context =
+            AggregateContext { path, services: &services, documents: &documents, offload: &offload };
+        match declaration.build_aggregate(aggregate, &context) {
             Ok(made) => {
                 let file = source.folder().join(aggregate.file());
                 all.push(InspectableAggregate { path: path.clone(), file, aggregate: made });
             }
-            Err(mistakes) => wrong.extend_unique(mistakes),
+            Err(mistakes) => diagnostics.extend_unique(mistakes),
         }
     }
-    wrong.into_result(all)
+    diagnostics.into_result(all)
 }
 
 impl ParsedDeclaration {
@@ -81,13 +82,13 @@ impl ParsedDeclaration {
     pub(crate) fn build_aggregate(
         &self,
         config: &AggregateConfig,
-        ground: &AggregateContext<'_>,
+        context: &AggregateContext<'_>,
     ) -> Result<Aggregate, Vec<Diagnostic>> {
-        let made = Aggregate::new(&self.declaration, &config.limits(), ground);
-        made.map_err(|mistakes| {
-            let mut found = self.source.resolve("", mistakes);
-            found.sort_by_key(|mistake| mistake.location.line_and_column());
-            found
+        let aggregate = Aggregate::new(&self.declaration, &config.limits(), context);
+        aggregate.map_err(|mistakes| {
+            let mut diagnostics = self.source.resolve("", mistakes);
+            diagnostics.sort_by_key(|mistake| mistake.location.line_and_column());
+            diagnostics
         })
     }
 }

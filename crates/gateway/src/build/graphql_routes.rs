@@ -64,16 +64,16 @@ pub struct InspectableGraphqlRoute {
 /// # Errors
 /// A mistake for each file that can't be read, and all mistakes within the others.
 pub(crate) fn read_inputs(config: &GatewayConfig) -> Result<GraphqlInputs, Vec<Diagnostic>> {
-    let mut wrong = Diagnostics::default();
-    let remotes = read_remote_services(config, &mut wrong);
+    let mut diagnostics = Diagnostics::default();
+    let remotes = read_remote_services(config, &mut diagnostics);
     let mut routes = Vec::new();
     for (route, graphql) in config.graphql_routes() {
         match read_route_files(config, route, graphql) {
             Ok(files) => routes.push(files),
-            Err(mistakes) => wrong.extend_unique(mistakes),
+            Err(mistakes) => diagnostics.extend_unique(mistakes),
         }
     }
-    wrong.into_result(GraphqlInputs { remotes, routes })
+    diagnostics.into_result(GraphqlInputs { remotes, routes })
 }
 
 /// Builds the GraphQL routes of a config without a gateway around them. Services aren't called: a route whose
@@ -89,17 +89,17 @@ pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableGraphq
         (openapi_documents::read_documents(config)?, Arc::new(read_inputs(config)?), Arc::default());
     let (documents, schemas, offload) = (&documents, &schemas, &start_offload_pool(config)?);
     let shared = SharedGraphqlState { source, services: &services, documents, schemas, offload };
-    let (mut all, mut wrong) = (Vec::new(), Diagnostics::default());
+    let (mut all, mut diagnostics) = (Vec::new(), Diagnostics::default());
     for (route, graphql) in config.graphql_routes() {
         match read.build_route(route, graphql, &shared) {
             Ok(graphql) => {
                 let path = config.routes.get(route).map(|route| route.path.clone()).unwrap_or_default();
                 all.push(InspectableGraphqlRoute { path, graphql, route, inputs: Arc::clone(&read) });
             }
-            Err(mistakes) => wrong.extend_unique(mistakes),
+            Err(mistakes) => diagnostics.extend_unique(mistakes),
         }
     }
-    wrong.into_result(all)
+    diagnostics.into_result(all)
 }
 
 /// Like [`build_inspectable`], and fetches schemas from services.
@@ -109,13 +109,13 @@ pub fn build_inspectable(config: &GatewayConfig) -> Result<Vec<InspectableGraphq
 pub async fn fetch_inspectable(
     config: &GatewayConfig,
 ) -> Result<Vec<InspectableGraphqlRoute>, Vec<Diagnostic>> {
-    let (all, mut wrong) = (build_inspectable(config)?, Diagnostics::default());
+    let (all, mut diagnostics) = (build_inspectable(config)?, Diagnostics::default());
     for ready in &all {
         if let Err(unsettled) = ready.graphql.fetch_schemas().await {
-            wrong.extend_unique(ready.inputs.settle_mistakes(&config.source, ready.route, unsettled));
+            diagnostics.extend_unique(ready.inputs.settle_mistakes(&config.source, ready.route, unsettled));
         }
     }
-    wrong.into_result(all)
+    diagnostics.into_result(all)
 }
 
 /// Logs the schemas that omit parts of their services' responses.
@@ -143,7 +143,7 @@ impl GraphqlInputs {
     ) -> Result<GraphqlRoute, Vec<Diagnostic>> {
         let SharedGraphqlState { source, services, documents, schemas, offload } = *shared;
         let files = self.routes.iter().find(|files| files.route == route);
-        let ground = GraphqlRouteContext {
+        let context = GraphqlRouteContext {
             services,
             documents,
             remotes: &self.remotes,
@@ -153,26 +153,31 @@ impl GraphqlInputs {
             schemas,
             offload,
         };
-        GraphqlRoute::new(config, ground).map_err(|wrong| self.resolve(source, route, wrong))
+        GraphqlRoute::new(config, context).map_err(|diagnostics| self.resolve(source, route, diagnostics))
     }
 
     /// Resolves the locations of diagnostics about a route's schema to positions in the files.
-    fn resolve(&self, source: &FieldPositions, route: usize, found: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    fn resolve(
+        &self,
+        source: &FieldPositions,
+        route: usize,
+        diagnostics: Vec<Diagnostic>,
+    ) -> Vec<Diagnostic> {
         let files = self.routes.iter().find(|files| files.route == route);
         let links = files.and_then(|files| files.links.as_ref()).map(|(_, links)| links);
         let base = format!("/routes/{route}/graphql");
-        let resolve = |found: Diagnostic| match (&found.location, links) {
+        let resolve = |diagnostic: Diagnostic| match (&diagnostic.location, links) {
             (DiagnosticLocation::Pointer { document: SourceDocument::Links, pointer }, Some(links)) => {
                 let location = SourceDocument::Checked.at(pointer);
-                links.resolve("", [Diagnostic { location, ..found }])
+                links.resolve("", [Diagnostic { location, ..diagnostic }])
             }
             (DiagnosticLocation::Pointer { document: SourceDocument::Links, pointer }, None) => {
-                let message = format!("{pointer}: {}", found.message);
-                source.resolve(&base, [Diagnostic { location: "".into(), message, ..found }])
+                let message = format!("{pointer}: {}", diagnostic.message);
+                source.resolve(&base, [Diagnostic { location: "".into(), message, ..diagnostic }])
             }
-            _ => source.resolve(&base, [found]),
+            _ => source.resolve(&base, [diagnostic]),
         };
-        let mut found: Vec<Diagnostic> = found.into_iter().flat_map(resolve).collect();
+        let mut found: Vec<Diagnostic> = diagnostics.into_iter().flat_map(resolve).collect();
         found.sort_by_cached_key(|it| (it.location.file().to_owned(), it.location.line_and_column()));
         found
     }
@@ -196,7 +201,7 @@ impl GraphqlInputs {
 }
 
 /// The services that provide GraphQL, with the text of their schemas.
-fn read_remote_services(config: &GatewayConfig, wrong: &mut Diagnostics) -> RemoteServices {
+fn read_remote_services(config: &GatewayConfig, diagnostics: &mut Diagnostics) -> RemoteServices {
     let mut remotes = BTreeMap::new();
     for (name, service) in &config.services {
         let Some(graphql) = &service.graphql else { continue };
@@ -204,7 +209,7 @@ fn read_remote_services(config: &GatewayConfig, wrong: &mut Diagnostics) -> Remo
             let pointer = format!("{}/graphql/schema", append_step("/services", name));
             let hint = "name a file in GraphQL's schema definition language, relative to the config; or leave it out";
             let text = read_text_file(config, schema.as_ref(), &pointer, "schema", hint);
-            text.map_err(|mistakes| wrong.extend(mistakes)).ok()
+            text.map_err(|mistakes| diagnostics.extend(mistakes)).ok()
         });
         remotes.insert(name.clone(), RemoteService { config: graphql.clone(), schema });
     }
@@ -232,7 +237,7 @@ fn read_route_files(
         let text = read_text_file(config, file, &format!("{pointer}/supergraph"), "supergraph", hint);
         Ok::<_, Vec<Diagnostic>>((file.display().to_string().into(), text?))
     });
-    let listed = graphql.documents().map(|pattern| {
+    let files = graphql.documents().map(|pattern| {
         read_document_files(folder, pattern).map_err(|message| {
             let hint = "name files by a pattern, relative to the config: `./documents/*.graphql`".to_owned();
             vec![config.source.mistake(&format!("{pointer}/documents"), message, Some(hint))]
@@ -242,7 +247,7 @@ fn read_route_files(
         route,
         links: links.transpose()?,
         supergraph: supergraph.transpose()?,
-        document_files: listed.transpose()?.unwrap_or_default(),
+        document_files: files.transpose()?.unwrap_or_default(),
     })
 }
 
@@ -262,16 +267,16 @@ fn read_text_file(
 
 /// The operator's documents. Each has a unique name.
 fn read_document_files(folder: &Path, pattern: &str) -> Result<Vec<DocumentFile>, String> {
-    let mut listed: Vec<DocumentFile> = Vec::new();
+    let mut files: Vec<DocumentFile> = Vec::new();
     for file in matching_files(folder, pattern)? {
         let shown = file.strip_prefix(folder).unwrap_or(&file).display().to_string();
         let text =
             read_file(&file).map_err(|error| format!("the document {shown} can't be read: {error}"))?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
-        if let Some(other) = listed.iter().find(|known| *known.name == *name) {
+        if let Some(other) = files.iter().find(|document_file| *document_file.name == *name) {
             return Err(format!("the documents {} and {shown} have the same name", other.file));
         }
-        listed.push(DocumentFile { file: shown.into(), name: name.into(), text: text.into() });
+        files.push(DocumentFile { file: shown.into(), name: name.into(), text: text.into() });
     }
-    Ok(listed)
+    Ok(files)
 }

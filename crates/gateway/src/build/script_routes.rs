@@ -29,17 +29,17 @@ pub struct CompiledScript {
 /// # Errors
 /// Returns a mistake for each file that can't be read and for each error in a script.
 pub fn read_scripts(config: &GatewayConfig) -> Result<Vec<CompiledScript>, Vec<Diagnostic>> {
-    let (mut compiled, mut mistakes) = (Vec::new(), Vec::new());
+    let (mut scripts, mut mistakes) = (Vec::new(), Vec::new());
     for (route, script) in config.routes.iter().enumerate().filter_map(|(index, route)| {
         let script = route.script.as_ref()?.options();
         Some((index, script))
     }) {
         match compile_script(config, route, &script) {
-            Ok(script) => compiled.push(script),
-            Err(wrong) => mistakes.extend(wrong),
+            Ok(script) => scripts.push(script),
+            Err(diagnostics) => mistakes.extend(diagnostics),
         }
     }
-    if mistakes.is_empty() { Ok(compiled) } else { Err(mistakes) }
+    if mistakes.is_empty() { Ok(scripts) } else { Err(mistakes) }
 }
 
 fn compile_script(
@@ -56,22 +56,23 @@ fn compile_script(
     let name = options.file.display().to_string();
     match script::compile(&text, &name, &script::CompileOptions { strict_paths: options.strict_paths }) {
         Ok(program) => Ok(CompiledScript { route, file, text, program }),
-        Err(found) => {
-            let errors = found.into_iter().filter(|found| found.severity == DiagnosticSeverity::Error);
+        Err(diagnostics) => {
+            let errors =
+                diagnostics.into_iter().filter(|diagnostic| diagnostic.severity == DiagnosticSeverity::Error);
             Err(errors.map(|found| found.resolve_span(file.display().to_string(), &text)).collect())
         }
     }
 }
 
 /// Logs the warnings.
-pub(crate) fn log_warnings(compiled: &[CompiledScript]) {
-    for script in compiled {
-        for found in
+pub(crate) fn log_warnings(scripts: &[CompiledScript]) {
+    for script in scripts {
+        for diagnostic in
             script.program.warnings.iter().filter(|found| found.severity == DiagnosticSeverity::Warning)
         {
-            let place = LineStarts::new(&script.text).position(found.location.span().start);
-            let at = format!("{}:{place}", script.program.name);
-            tracing::warn!(target: "script", at, code = found.code, "{}", found.message);
+            let position = LineStarts::new(&script.text).position(diagnostic.location.span().start);
+            let at = format!("{}:{position}", script.program.name);
+            tracing::warn!(target: "script", at, code = diagnostic.code, "{}", diagnostic.message);
         }
     }
 }

@@ -171,8 +171,8 @@ impl ConfigChecker<'_> {
     fn check_traces(&mut self) {
         let traces = self.root.get("traces").and_then(|traces| serde_json::from_value(traces.clone()).ok());
         let traces: Option<TracesConfig> = traces;
-        for wrong in traces.iter().flat_map(TracesConfig::mistakes) {
-            self.add_mistake(&format!("/traces{}", wrong.field), wrong.message, wrong.hint);
+        for error in traces.iter().flat_map(TracesConfig::mistakes) {
+            self.add_mistake(&format!("/traces{}", error.field), error.message, error.hint);
         }
     }
 

@@ -104,8 +104,8 @@ impl ListenConfig {
 
     /// The hosts of all addresses.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = &String> {
-        let each = self.listeners();
-        each.into_iter().flat_map(|listener| &listener.hosts)
+        let configs = self.listeners();
+        configs.into_iter().flat_map(|listener| &listener.hosts)
     }
 
     /// The hosts of one address.

@@ -88,12 +88,12 @@ pub fn watched_graphql_files(config: &GatewayConfig) -> Vec<PathBuf> {
 
 /// Returns the files that a script imports.
 fn imported_files(file: &Path) -> Vec<PathBuf> {
-    let compiled = read_file(file)
+    let script_program = read_file(file)
         .ok()
         .and_then(|text| script::compile(&text, "", &script::CompileOptions::default()).ok());
     let folder = file.parent().unwrap_or(Path::new(""));
     let modules =
-        compiled.map(|program| script_runtime::imported_modules(&program, folder)).unwrap_or_default();
+        script_program.map(|program| script_runtime::imported_modules(&program, folder)).unwrap_or_default();
     modules.into_iter().map(|(file, _)| file).collect()
 }
 

@@ -76,8 +76,8 @@ impl FieldPositions {
         }
         // Within one file the warnings are sorted; those of other files follow.
         let is_before = |other: &Diagnostic| {
-            let (one, other) = (&warning.location, &other.location);
-            other.file() != one.file() || other.line_and_column() <= one.line_and_column()
+            let (location, other) = (&warning.location, &other.location);
+            other.file() != location.file() || other.line_and_column() <= location.line_and_column()
         };
         let index = self.warnings.iter().rposition(is_before).map_or(0, |index| index + 1);
         self.warnings.insert(index, warning);
@@ -103,14 +103,14 @@ impl FieldPositions {
         }
     }
 
-    pub(crate) fn insert_position(&mut self, pointer: &str, place: FieldPosition) {
-        self.positions.insert(pointer.to_owned(), place);
+    pub(crate) fn insert_position(&mut self, pointer: &str, position: FieldPosition) {
+        self.positions.insert(pointer.to_owned(), position);
     }
 
     /// Registers the new name of a field with this value, for the field and everything below it.
     pub(crate) fn rename(&mut self, old: &str, new: &str, value: &Value) {
-        if let Some(place) = self.positions.remove(old) {
-            self.insert_position(new, place);
+        if let Some(position) = self.positions.remove(old) {
+            self.insert_position(new, position);
         }
         if self.hidden_pointers.remove(old) {
             self.hide(new);
@@ -163,15 +163,17 @@ impl FieldPositions {
     /// Resolves the locations of diagnostics about the part of this document at `base`, and of those about
     /// services.
     pub(crate) fn resolve(&self, base: &str, found: impl IntoIterator<Item = Diagnostic>) -> Vec<Diagnostic> {
-        let resolve = |found: Diagnostic| {
-            let DiagnosticLocation::Pointer { document, pointer } = &found.location else { return found };
+        let resolve = |diagnostic: Diagnostic| {
+            let DiagnosticLocation::Pointer { document, pointer } = &diagnostic.location else {
+                return diagnostic;
+            };
             let base = match document {
                 SourceDocument::Checked => base,
                 SourceDocument::Service(name) => &append_step("/services", name),
-                SourceDocument::Links | SourceDocument::Description(_) => return found,
+                SourceDocument::Links | SourceDocument::Description(_) => return diagnostic,
             };
             let location = self.location(&format!("{base}{pointer}"), PositionOf::Value);
-            Diagnostic { location, ..found }
+            Diagnostic { location, ..diagnostic }
         };
         found.into_iter().map(resolve).collect()
     }
@@ -185,8 +187,8 @@ impl FieldPositions {
     fn position(&self, pointer: &str, at: PositionOf) -> (usize, usize) {
         let mut near = pointer;
         loop {
-            if let Some(place) = self.positions.get(near) {
-                return if matches!(at, PositionOf::Key) { place.key } else { place.value };
+            if let Some(field_position) = self.positions.get(near) {
+                return if matches!(at, PositionOf::Key) { field_position.key } else { field_position.value };
             }
             match near.rfind('/') {
                 Some(end) => near = &near[..end],

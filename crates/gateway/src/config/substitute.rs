@@ -26,13 +26,14 @@ pub(super) struct SubstitutionError {
 
 /// Substitutes every `${...}`. Relative paths start in `folder`.
 pub(super) fn substitute_all(text: &str, folder: &Path) -> Result<SubstitutedText, SubstitutionError> {
-    let mut filled = SubstitutedText { text: String::with_capacity(text.len()), was_substituted: false };
+    let mut substituted_text =
+        SubstitutedText { text: String::with_capacity(text.len()), was_substituted: false };
     let mut rest = text;
     while let Some(start) = rest.find("${") {
         let (before, from) = rest.split_at(start);
         if let Some(before) = before.strip_suffix('$') {
-            filled.text.push_str(before);
-            filled.text.push_str("${");
+            substituted_text.text.push_str(before);
+            substituted_text.text.push_str("${");
             rest = &from[2..];
             continue;
         }
@@ -42,13 +43,13 @@ pub(super) fn substitute_all(text: &str, folder: &Path) -> Result<SubstitutedTex
                 "write ${env:NAME} or ${file:PATH}, or $${ for the text itself",
             ));
         };
-        filled.text.push_str(before);
-        filled.text.push_str(&look_up(&from[2..end], folder)?);
-        filled.was_substituted = true;
+        substituted_text.text.push_str(before);
+        substituted_text.text.push_str(&look_up(&from[2..end], folder)?);
+        substituted_text.was_substituted = true;
         rest = &from[end + 1..];
     }
-    filled.text.push_str(rest);
-    Ok(filled)
+    substituted_text.text.push_str(rest);
+    Ok(substituted_text)
 }
 
 fn look_up(reference: &str, folder: &Path) -> Result<String, SubstitutionError> {

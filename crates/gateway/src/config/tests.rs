@@ -184,8 +184,13 @@ fn builds_a_config_from_the_dev_command_line() {
     let config = GatewayConfig::dev(&services, 9000).unwrap();
     assert_eq!(config.listen.addresses().collect::<Vec<_>>(), ["127.0.0.1:9000"]);
     assert_eq!(config.routes[0].path, "/query");
-    let wrong = GatewayConfig::dev(&[("catalog".to_owned(), "localhost:3002".to_owned())], 9000).unwrap_err();
-    assert!(wrong[0].to_string().starts_with("command line: services.catalog.url: "), "{}", wrong[0]);
+    let diagnostics =
+        GatewayConfig::dev(&[("catalog".to_owned(), "localhost:3002".to_owned())], 9000).unwrap_err();
+    assert!(
+        diagnostics[0].to_string().starts_with("command line: services.catalog.url: "),
+        "{}",
+        diagnostics[0]
+    );
 }
 
 #[test]

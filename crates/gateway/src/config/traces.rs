@@ -43,8 +43,8 @@ impl TracesConfig {
 
     /// Returns the errors that a schema can't express.
     pub(crate) fn mistakes(&self) -> Vec<TraceConfigError> {
-        let mut wrong = Vec::new();
-        let mut say = |field: String, message, hint| wrong.push(TraceConfigError { field, message, hint });
+        let mut errors = Vec::new();
+        let mut say = |field: String, message, hint| errors.push(TraceConfigError { field, message, hint });
         if self.endpoint().is_none() {
             say("/otlp".into(), "this is not the URL of a collector", "write http://collector:4318");
         }
@@ -60,7 +60,7 @@ impl TracesConfig {
                 say(json::pointer::append_step("/headers", name), message, hint);
             }
         }
-        wrong
+        errors
     }
 
     /// The URL that spans are posted to.

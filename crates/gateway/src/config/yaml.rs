@@ -205,18 +205,18 @@ impl<'text> YamlReader<'text> {
 
     fn read_text(&mut self, text: &str, pointer: &str) -> Value {
         substitute::referenced_files(text).for_each(|file| self.source.note_file(file));
-        let filled = match substitute::substitute_all(text, self.source.folder()) {
+        let substituted_text = match substitute::substitute_all(text, self.source.folder()) {
             Ok(filled) => filled,
-            Err(wrong) => {
-                self.mistakes.push(self.source.mistake(pointer, wrong.message, Some(wrong.hint)));
+            Err(error) => {
+                self.mistakes.push(self.source.mistake(pointer, error.message, Some(error.hint)));
                 self.source.hide(pointer);
                 return Value::String(text.to_owned());
             }
         };
-        if filled.was_substituted {
+        if substituted_text.was_substituted {
             self.source.hide(pointer);
         }
-        Value::String(filled.text)
+        Value::String(substituted_text.text)
     }
 
     fn expand_alias(&mut self, anchor: usize, span: &Span) -> Result<Value, ScanError> {

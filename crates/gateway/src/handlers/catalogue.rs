@@ -209,12 +209,12 @@ mod tests {
         for origin in ORIGINS {
             let anchor = |path: &str| format!("{origin}{path}");
             let description = json!({ "href": anchor("/openapi.json"), "type": "application/json" });
-            let own = json!({ "anchor": anchor("/query"), "item": [origin] });
+            let value = json!({ "anchor": anchor("/query"), "item": [origin] });
             let aggregates = json!({ "anchor": anchor("/"), "service-desc": [description] });
             let both = linkset([&links, &operation].into_iter(), origin);
-            assert_eq!(parse_json(both.as_bytes()), json!({ "linkset": [own, aggregates] }));
+            assert_eq!(parse_json(both.as_bytes()), json!({ "linkset": [value, aggregates] }));
             let one = linkset([&links].into_iter(), origin);
-            assert_eq!(parse_json(one.as_bytes()), json!({ "linkset": [own] }));
+            assert_eq!(parse_json(one.as_bytes()), json!({ "linkset": [value] }));
         }
         assert_eq!(linkset(std::iter::empty(), "http://a"), "{\"linkset\":[]}");
     }

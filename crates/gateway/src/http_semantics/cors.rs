@@ -75,8 +75,8 @@ pub(crate) enum OriginKind {
 impl AllowedOrigins {
     /// Creates the rules of a config for a gateway with these hosts. Without a config no other origin is
     /// allowed.
-    pub(crate) fn new(config: Option<&CorsConfig>, own: &Arc<OwnHosts>) -> Self {
-        let mut allowed = CorsPolicy { own_hosts: Arc::clone(own), ..CorsPolicy::default() };
+    pub(crate) fn new(config: Option<&CorsConfig>, hosts: &Arc<OwnHosts>) -> Self {
+        let mut allowed = CorsPolicy { own_hosts: Arc::clone(hosts), ..CorsPolicy::default() };
         let Some(config) = config else { return Self(Arc::new(allowed)) };
         allowed.credentials = config.credentials;
         allowed.max_age = config.max_age.map(|age| age.0.as_secs().into());
@@ -107,8 +107,8 @@ impl AllowedOrigins {
         let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return OriginKind::Disallowed };
         let CorsPolicy { allows_any: everyone, allows_opaque: opaque, credentials, .. } = *self.0;
         let is_listed = self.is_listed(origin);
-        let own = &self.0.own_hosts;
-        let is_own = |host| is_same_host(origin, host, client.is_secure()) && own.contains(host, client);
+        let hosts = &self.0.own_hosts;
+        let is_own = |host| is_same_host(origin, host, client.is_secure()) && hosts.contains(host, client);
         if host_of(request).is_some_and(is_own) {
             OriginKind::SameOrigin
         } else if is_listed && credentials {

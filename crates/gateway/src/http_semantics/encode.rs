@@ -97,27 +97,27 @@ impl EncodingConfigState {
     /// Encodes the response. `account` returns the quota to charge for long computations, and their deadline.
     pub(crate) async fn encode<'a>(
         &self,
-        asked: AcceptedEncodings,
+        encodings: AcceptedEncodings,
         account: impl FnOnce() -> DedupAccount<'a>,
         mut answer: HandlerResponse,
         client: &ClientInfo,
     ) -> Response<StreamedServiceBody> {
         if answer.response.status() == StatusCode::NOT_MODIFIED {
             let headers = answer.response.headers_mut();
-            asked.if_none_match.iter().for_each(|known| head::restore_weak_etag(headers, known));
+            encodings.if_none_match.iter().for_each(|known| head::restore_weak_etag(headers, known));
             self.set_vary(headers);
             return answer.response;
         }
         if self.dedup_enabled {
-            dedup::vary_if_dedupable(asked.is_head, &mut answer.response);
-            if let Some(forms) = asked.forms.filter(|_| !asked.is_head) {
+            dedup::vary_if_dedupable(encodings.is_head, &mut answer.response);
+            if let Some(forms) = encodings.forms.filter(|_| !encodings.is_head) {
                 // Boxed, since all other requests would otherwise reserve its space.
                 answer = Box::pin(dedup::dedup_response(forms, account(), answer, client)).await;
             }
         }
         let response = unsent_bytes::count_unsent(answer, client);
         match &self.compress {
-            Some(compress) => compress.compress_response(&asked, response, client),
+            Some(compress) => compress.compress_response(&encodings, response, client),
             None => response,
         }
     }
@@ -137,11 +137,11 @@ impl EncodingConfigState {
 impl CompressionSettings {
     fn compress_response(
         &self,
-        asked: &AcceptedEncodings,
+        encodings: &AcceptedEncodings,
         mut response: Response<StreamedServiceBody>,
         client: &ClientInfo,
     ) -> Response<StreamedServiceBody> {
-        let size = body_size(&response, asked.is_head);
+        let size = body_size(&response, encodings.is_head);
         if size.is_some_and(|size| size < self.min.max(1))
             || !head::is_transformable(&response)
             || !head::is_compressible(response.headers())
@@ -149,9 +149,9 @@ impl CompressionSettings {
             return response;
         }
         head::add_vary(response.headers_mut(), "accept-encoding");
-        match asked.coding {
+        match encodings.coding {
             None => response,
-            Some(coding) if asked.is_head => {
+            Some(coding) if encodings.is_head => {
                 head::mark_encoded(response.headers_mut(), coding);
                 response.map(|_| body::empty())
             }

@@ -39,14 +39,14 @@ pub(crate) fn normalise_target<B>(request: &mut Request<B>) {
 /// # Errors
 /// The first violation.
 pub(crate) fn validate_request<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
-    let said = ValidatedHeaders::from_request(request);
-    if said.fields > MAX_FIELDS {
+    let headers = ValidatedHeaders::from_request(request);
+    if headers.fields > MAX_FIELDS {
         return Err(RequestRefusal::HeadTooLarge);
     }
-    validate_framing(&said)?;
+    validate_framing(&headers)?;
     validate_target(request)?;
-    validate_host(request, &said)?;
-    if said.has_unknown_expectation { Err(RequestRefusal::ExpectationFailed) } else { Ok(()) }
+    validate_host(request, &headers)?;
+    if headers.has_unknown_expectation { Err(RequestRefusal::ExpectationFailed) } else { Ok(()) }
 }
 
 /// The fields that are validated, found in one pass over the head of every request.
@@ -62,18 +62,18 @@ struct ValidatedHeaders<'a> {
 
 impl<'a> ValidatedHeaders<'a> {
     fn from_request<B>(request: &'a Request<B>) -> Self {
-        let mut said = Self::default();
+        let mut headers = Self::default();
         for (name, value) in request.headers() {
-            said.fields += usize::from(*name != header::COOKIE);
+            headers.fields += usize::from(*name != header::COOKIE);
             if *name == header::HOST {
-                said.host.add(value);
+                headers.host.add(value);
             } else if *name == header::TRANSFER_ENCODING {
-                said.coding.add(value);
+                headers.coding.add(value);
             } else if *name == header::EXPECT {
-                said.has_unknown_expectation |= !equals_ignoring_case(value, b"100-continue");
+                headers.has_unknown_expectation |= !equals_ignoring_case(value, b"100-continue");
             }
         }
-        said
+        headers
     }
 }
 
@@ -86,8 +86,8 @@ pub(crate) fn has_padded_value(fields: &HeaderMap) -> bool {
 
 /// Accepts only `chunked`, the coding that every recipient supports (RFC 9112, section 6.1). The connection
 /// checks the remaining framing, which isn't visible any more.
-fn validate_framing(said: &ValidatedHeaders<'_>) -> Result<(), RequestRefusal> {
-    match said.coding.value() {
+fn validate_framing(headers: &ValidatedHeaders<'_>) -> Result<(), RequestRefusal> {
+    match headers.coding.value() {
         Ok(None) => Ok(()),
         Ok(Some(coding)) if equals_ignoring_case(coding, b"chunked") => Ok(()),
         _ => Err(RequestRefusal::AmbiguousFraming),
@@ -110,11 +110,11 @@ fn validate_target<B>(request: &Request<B>) -> Result<(), RequestRefusal> {
 /// Validates the host: it is not too long, there is at most one, and over HTTP/2 it matches the authority
 /// (RFC 9112, section 3.2; RFC 9113, section 8.3.1). Over HTTP/1.1 a target in absolute form replaces it (RFC
 /// 9112, section 3.2.2).
-fn validate_host<B>(request: &Request<B>, said: &ValidatedHeaders<'_>) -> Result<(), RequestRefusal> {
+fn validate_host<B>(request: &Request<B>, headers: &ValidatedHeaders<'_>) -> Result<(), RequestRefusal> {
     if request.uri().authority().is_some_and(|authority| authority.as_str().len() > MAX_HOST) {
         return Err(RequestRefusal::HostInvalid);
     }
-    let Some(host) = said.host.value().map_err(|_| RequestRefusal::HostInvalid)? else {
+    let Some(host) = headers.host.value().map_err(|_| RequestRefusal::HostInvalid)? else {
         let has_one = request.version() != Version::HTTP_11 || request.uri().authority().is_some();
         return if has_one { Ok(()) } else { Err(RequestRefusal::HostInvalid) };
     };

@@ -129,9 +129,9 @@ impl TrustedProxies {
             let chain = self.trusted_chain(peer, nodes);
             // The element with the client's address also contains the host and scheme that the client used.
             let last = elements.len().checked_sub(chain.len() - 1).and_then(|index| elements.get(index));
-            let said = last.filter(|_| chain.len() > 1).or(elements.last());
-            let host = said.and_then(|element| parse_host(element.host.as_deref()?));
-            let proto = said.and_then(|element| parse_scheme(element.proto.as_deref()?));
+            let forwarded_element = last.filter(|_| chain.len() > 1).or(elements.last());
+            let host = forwarded_element.and_then(|element| parse_host(element.host.as_deref()?));
+            let proto = forwarded_element.and_then(|element| parse_scheme(element.proto.as_deref()?));
             return ProxiedClient::new(chain, proto.unwrap_or(is_secure), host, None);
         }
         let chain = self.trusted_chain(peer, list_members(headers, &self.header).rev().map(parse_address));

@@ -68,15 +68,22 @@ pub(crate) fn count_unsent(answer: HandlerResponse, client: &ClientInfo) -> Resp
     if held <= UNCOUNTED_BYTES && size.upper().is_some_and(|size| size <= UNCOUNTED_BYTES) {
         return response;
     }
-    let (whole, refusal) = match held {
+    let (unsent_permit, refusal) = match held {
         0..=UNCOUNTED_BYTES => (None, None),
         held => client.reserve_unsent(held).map_or_else(|limit| (None, Some(limit)), |permit| (permit, None)),
     };
-    let is_held = whole.is_some() && size.exact().is_some();
+    let is_held = unsent_permit.is_some() && size.exact().is_some();
     let client = client.clone();
     response.map(|body| {
-        CountedBody { body, client, permit: None, response_permit: whole, is_counted_whole: is_held, refusal }
-            .boxed_unsync()
+        CountedBody {
+            body,
+            client,
+            permit: None,
+            response_permit: unsent_permit,
+            is_counted_whole: is_held,
+            refusal,
+        }
+        .boxed_unsync()
     })
 }
 

@@ -406,8 +406,8 @@ impl ConnectionPermit {
     /// Starts to count the bytes of a request's body for its client: the connected peer, or the address that
     /// a trusted proxy reports. A proxy that reports none is the client itself.
     pub(crate) fn body_permit_for(self: &Arc<Self>, client: IpAddr) -> BodyPermit {
-        let own = self.networks.each_ref().map(|network| network.as_ref().map(|(network, _)| *network));
-        if own == networks_of(client) {
+        let prefixes = self.networks.each_ref().map(|network| network.as_ref().map(|(network, _)| *network));
+        if prefixes == networks_of(client) {
             return self.body_permit();
         }
         self.limiter.without_connection(client, self.limits).body_permit()

@@ -157,7 +157,7 @@ impl<F: FnOnce() -> bool> Admission<F> for LoadShedder {
             load.probe_wake.notify_one();
         }
         let before = load.in_flight.fetch_add(1, Relaxed);
-        let taken = InFlightGuard(Arc::clone(load));
+        let guard = InFlightGuard(Arc::clone(load));
         let rate_admits = || load.try_take_slot(now) || (before == 0 && load.is_nearly_idle(now));
         let is_limited = before >= self.max_in_flight || !has_room();
         if is_limited || !rate_admits() {
@@ -166,7 +166,7 @@ impl<F: FnOnce() -> bool> Admission<F> for LoadShedder {
             return Err(GatewayOverloaded);
         }
         load.admitted.fetch_add(1, Relaxed);
-        Ok(taken)
+        Ok(guard)
     }
 }
 

@@ -148,9 +148,9 @@ impl ChargedAccounts {
             let at_most = at_most.saturating_mul(share);
             account.acquire_permit(at_most).ok_or(RateLimitExceeded::InFlight(at_most))
         };
-        let own = hold(&self.own, 1)?;
+        let permit = hold(&self.own, 1)?;
         let block = self.block.as_ref().map(|block| hold(block, BLOCK_SHARE)).transpose()?;
-        Ok(ConcurrencyPermit { _own: own, _block: block })
+        Ok(ConcurrencyPermit { _own: permit, _block: block })
     }
 }
 
@@ -256,7 +256,7 @@ impl AccountTable {
         if debt > 0 {
             return Err(RateLimitExceeded::Cpu(Duration::from_nanos(debt)));
         }
-        let held = rate.max_in_flight.map(|at_most| accounts.acquire_permits(at_most)).transpose()?;
+        let permit = rate.max_in_flight.map(|at_most| accounts.acquire_permits(at_most)).transpose()?;
         if let Some(requests) = rate.requests {
             let over = |missing| RateLimitExceeded::Requests(Duration::from_nanos(missing));
             // The own account is charged first, so that requests above its limit are not charged to the
@@ -270,7 +270,7 @@ impl AccountTable {
             }
         }
         let bill = rate.cpu.map(|price| Arc::new(CpuBill { accounts, epoch: self.epoch, price }));
-        Ok((held, bill))
+        Ok((permit, bill))
     }
 
     /// Charges the network of an address, and its block, for a new connection. Returns whether it conforms to

@@ -55,7 +55,7 @@ impl RouteTable {
     pub(crate) fn new(
         routes: Vec<RouteEntry>,
         catalogues: Vec<RouteEntry>,
-        elsewhere: AllowedOrigins,
+        origins: AllowedOrigins,
     ) -> Result<Self, (usize, RouteConflict)> {
         let routes: Vec<Arc<RouteEntry>> = routes.into_iter().map(Arc::new).collect();
         let all = routes.clone();
@@ -82,7 +82,7 @@ impl RouteTable {
                 let _ = table.insert(escape_literal(&catalogue.path), Arc::new(catalogue));
             }
         }
-        Ok(Self { table, all, default_origins: elsewhere })
+        Ok(Self { table, all, default_origins: origins })
     }
 
     /// Starts the background work: timers of filters, workers of scripts, and fetches of the schemas of
@@ -117,12 +117,12 @@ impl RouteTable {
     /// Refuses a path that a server could interpret differently, or that belongs to another route once it is
     /// decoded.
     pub(crate) fn find_unambiguous(&self, path: &str) -> Result<Option<&Arc<RouteEntry>>, RequestRefusal> {
-        let found = self.find(path);
-        let Some(reading) = path::lenient_path(path)? else { return Ok(found) };
-        match (found, self.find(&reading)) {
+        let route_entry = self.find(path);
+        let Some(reading) = path::lenient_path(path)? else { return Ok(route_entry) };
+        match (route_entry, self.find(&reading)) {
             (Some(found), Some(other)) if !Arc::ptr_eq(found, other) => Err(RequestRefusal::PathAmbiguous),
             (Some(_), None) => Err(RequestRefusal::PathAmbiguous),
-            _ => Ok(found),
+            _ => Ok(route_entry),
         }
     }
 

@@ -82,7 +82,7 @@ where
         Http1Connection { wire, client, drain_change: ending, idle_timer: patience, write_stall: unread };
     let mut turn = ByteTurn::default();
     loop {
-        let (request, asked, length) = match conversation.next_request().await? {
+        let (request, framing, length) = match conversation.next_request().await? {
             None => break,
             Some(Ok(RequestHead { request, request_framing: asked, length })) => (request, asked, length),
             Some(Err(refusal)) => {
@@ -90,8 +90,8 @@ where
                 break;
             }
         };
-        let client = conversation.client.begin_request(asked.is_ambiguous);
-        let body = conversation.wire.request_body(asked.framing, asked.expects_continue, &client);
+        let client = conversation.client.begin_request(framing.is_ambiguous);
+        let body = conversation.wire.request_body(framing.framing, framing.expects_continue, &client);
         let request = Request::from_parts(request, body);
         // Boxed, since otherwise an idle connection would reserve space for it.
         let answering = Box::pin(answer(request, client));
@@ -102,7 +102,7 @@ where
             // Several requests may have arrived together, with long heads.
             turn.consume_bytes(length).await;
         }
-        match conversation.write_response(response, &asked).await? {
+        match conversation.write_response(response, &framing).await? {
             NextAction::Request => {}
             NextAction::Close => break,
             NextAction::Tunnel(tunnel) => {
@@ -206,7 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
     async fn write_response<B>(
         &mut self,
         response: Response<B>,
-        asked: &RequestFraming,
+        request_framing: &RequestFraming,
     ) -> io::Result<NextAction>
     where
         B: http_body::Body<Data = Bytes, Error = BodyError> + Unpin,
@@ -218,18 +218,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
         if head.status.is_informational() && tunnel.is_none() {
             head.status = StatusCode::BAD_GATEWAY;
         }
-        let framing = response_head::response_framing(&head, &body, asked);
+        let framing = response_head::response_framing(&head, &body, request_framing);
         // Without `Connection: close`, a client may send its next request on a connection that is closing
         // (RFC 9112, 9.6).
-        let stays = asked.keep_alive
+        let stays = request_framing.keep_alive
             && framing != BodyFraming::UntilClose
-            && (!asked.has_body() || self.wire.can_keep_alive())
+            && (!request_framing.has_body() || self.wire.can_keep_alive())
             && !list_contains(&head.headers, &header::CONNECTION, b"close");
-        let interim = if asked.expects_continue { self.wire.take_interim() } else { &[] };
-        let text = response_head::encode_head(&head, framing, asked, stays, interim);
-        let has_trailers = asked.accepts_trailers && head.headers.contains_key(header::TRAILER);
+        let interim = if request_framing.expects_continue { self.wire.take_interim() } else { &[] };
+        let text = response_head::encode_head(&head, framing, request_framing, stays, interim);
+        let has_trailers = request_framing.accepts_trailers && head.headers.contains_key(header::TRAILER);
         let trailers = if has_trailers { announced_trailers(&head.headers) } else { Box::default() };
-        let sending = if has_body(head.status, asked.is_head) && framing != BodyFraming::Length(0) {
+        let sending = if has_body(head.status, request_framing.is_head) && framing != BodyFraming::Length(0) {
             SendingMessage::new(text, body, framing, trailers)
         } else {
             drop(body);
@@ -238,10 +238,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
         self.send_response(sending).await?;
         Ok(match tunnel {
             Some(tunnel) => NextAction::Tunnel(tunnel),
-            None if stays && (!asked.has_body() || self.wire.discard_body()) => NextAction::Request,
+            None if stays && (!request_framing.has_body() || self.wire.discard_body()) => NextAction::Request,
             None => {
                 // With ambiguous framing it is unknown whether there are unread bytes.
-                if asked.is_ambiguous || !self.wire.discard_body() {
+                if request_framing.is_ambiguous || !self.wire.discard_body() {
                     self.client.note_unread();
                 }
                 NextAction::Close
@@ -251,10 +251,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
 
     async fn write_refusal(&mut self, refusal: &RequestRefusal) -> io::Result<()> {
         self.client.note_unread();
-        let asked = RequestFraming::unparsed();
+        let request_framing = RequestFraming::unparsed();
         let (head, body) = problem_details::problem_response(refusal).response.into_parts();
-        let framing = response_head::response_framing(&head, &body, &asked);
-        let text = response_head::encode_head(&head, framing, &asked, false, &[]);
+        let framing = response_head::response_framing(&head, &body, &request_framing);
+        let text = response_head::encode_head(&head, framing, &request_framing, false, &[]);
         self.send_response(SendingMessage::new(text, body, framing, Box::default())).await
     }
 

@@ -43,9 +43,9 @@ impl ListenerRulesByAddress {
                 Ok(tls) => {
                     drop(ports.0.insert(address.to_owned(), ListenerRules { tls: tls.map(Arc::new), hosts }))
                 }
-                Err(found) => {
+                Err(diagnostics) => {
                     let base = format!("{pointer}/tls");
-                    problems.extend(found.into_iter().map(|problem| problem.below(&base)));
+                    problems.extend(diagnostics.into_iter().map(|problem| problem.below(&base)));
                 }
             }
         }

@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn does_not_bind_an_address_that_is_in_use() {
-        let theirs = bind_listener("127.0.0.1:0");
-        let name = theirs.address().unwrap().to_string();
+        let listener = bind_listener("127.0.0.1:0");
+        let name = listener.address().unwrap().to_string();
         let error = ListenerSet::bind([&*name]).unwrap_err();
         assert_eq!((error.by, error.error.kind()), (None, io::ErrorKind::AddrInUse));
     }

@@ -62,9 +62,9 @@ impl ListenerTls {
     /// Returns all errors in them, with pointers below `tls`.
     pub(crate) fn new(config: &TlsConfig, folder: &Path) -> Result<Self, Vec<Diagnostic>> {
         let config = with_absolute_paths(config, folder);
-        let seen = Mutex::new(file_stamps(&config));
+        let stamps = Mutex::new(file_stamps(&config));
         let current = ArcSwap::new(Arc::new(load_server_config(&config)?));
-        Ok(Self { config, active_config: current, last_stamps: seen })
+        Ok(Self { config, active_config: current, last_stamps: stamps })
     }
 
     /// The acceptor for the next client.

@@ -38,16 +38,15 @@ impl RequestRecord<'_> {
         }
         let mut made = self.upstream_calls.iter();
         let is_wanted =
-            |made: &&UpstreamCallRecord| self.service.is_none_or(|service| made.service == *service);
-        if let Some(made) = made.find(is_wanted) {
-            write_text_field(line, "service", &made.service);
-            if let UpstreamCallOutcome::Status(status) = made.outcome {
+            |record: &&UpstreamCallRecord| self.service.is_none_or(|service| record.service == *service);
+        if let Some(call_record) = made.find(is_wanted) {
+            write_text_field(line, "service", &call_record.service);
+            if let UpstreamCallOutcome::Status(status) = call_record.outcome {
                 write_number_field(line, "upstream_status", status.into());
             }
-            made.span
-                .1
-                .iter()
-                .for_each(|end| write_millis_field(line, "upstream_ms", end.saturating_sub(made.span.0)));
+            call_record.span.1.iter().for_each(|end| {
+                write_millis_field(line, "upstream_ms", end.saturating_sub(call_record.span.0))
+            });
         }
         write_number_field(line, "bytes_received", self.bytes_received);
         write_number_field(line, "bytes_sent", self.bytes_sent);

@@ -74,8 +74,8 @@ impl GatewayMetrics {
         let mut routes = lock(&self.routes);
         routes.retain(|_, route| route.strong_count() > 0);
         let path: Arc<str> = path.into();
-        let known = routes.get(&(Arc::clone(&path), handler)).and_then(Weak::upgrade);
-        known.unwrap_or_else(|| {
+        let metrics = routes.get(&(Arc::clone(&path), handler)).and_then(Weak::upgrade);
+        metrics.unwrap_or_else(|| {
             let route = Arc::new(RouteMetrics::new(Arc::clone(&path), handler));
             routes.insert((path, handler), Arc::downgrade(&route));
             route

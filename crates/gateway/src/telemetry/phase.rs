@@ -87,8 +87,8 @@ impl PhaseSequence {
     pub fn iter(self) -> impl Iterator<Item = RequestPhase> {
         let numbers =
             (0..u64::BITS / PHASE_BITS).rev().map(move |place| Self(self.0 >> (place * PHASE_BITS)));
-        numbers.filter_map(|rest| {
-            RequestPhase::ALL.into_iter().find(|phase| *phase as u64 == rest.last_number())
+        numbers.filter_map(|sequence| {
+            RequestPhase::ALL.into_iter().find(|phase| *phase as u64 == sequence.last_number())
         })
     }
 }

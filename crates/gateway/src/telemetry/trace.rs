@@ -51,8 +51,8 @@ impl RequestTracer {
     }
 
     /// Exports the spans of a completed request.
-    pub(crate) fn export_spans(&self, finished: &FinishedRequest<'_>) {
-        self.exporter.push(finished.spans());
+    pub(crate) fn export_spans(&self, request: &FinishedRequest<'_>) {
+        self.exporter.push(request.spans());
     }
 
     /// Sends the remaining spans, for a few seconds at most.

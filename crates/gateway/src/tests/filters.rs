@@ -127,8 +127,8 @@ impl GatewayFixture {
     /// The value of the modules' counter `seen.in.tests`, or 0 if it does not exist yet.
     fn module_counter(&self) -> u64 {
         let metrics = self.gateway.active_config.pipeline().filters.as_ref().map(|filters| filters.metrics());
-        let found = metrics.into_iter().flatten().find(|metric| metric.name == "seen.in.tests");
-        found.map_or(0, |metric| match metric.value {
+        let filter_metric = metrics.into_iter().flatten().find(|metric| metric.name == "seen.in.tests");
+        filter_metric.map_or(0, |metric| match metric.value {
             filter::MetricValue::Counter(count) => count,
             filter::MetricValue::Gauge(value) => value.cast_unsigned(),
             filter::MetricValue::Histogram { .. } => panic!("a histogram"),
@@ -270,9 +270,9 @@ async fn a_trapping_filter_fails_closed_or_open_and_is_reported() {
     tokio::spawn(admin.serve());
     let page = super::fixture::send_to(address, get("/metrics")).await.unwrap();
     assert!(page.text().contains("orfa_filter_traps_total{filter=\"fragile\"} 1\n"), "{}", page.text());
-    let open =
+    let gateway_config =
         parse_config(&modules.config(&[("trap", ", on_trap: open")]), &rig.upstream_address.to_string());
-    rig.gateway.reload(&open).unwrap();
+    rig.gateway.reload(&gateway_config).unwrap();
     assert_eq!(rig.send_request(get("/echo/a")).await.status(), StatusCode::OK);
     let log = rig.end().await.log;
     assert!(log.contains(r#""status":503,"code":"filter-failed""#), "{log}");
@@ -281,13 +281,13 @@ async fn a_trapping_filter_fails_closed_or_open_and_is_reported() {
 #[tokio::test]
 async fn exports_the_metrics_of_modules() {
     let modules = ModuleFolder::new(&[("counts", COUNTS_REQUESTS)]);
-    let rig =
+    let gateway_fixture =
         GatewayFixture::new(&format!("admin: 127.0.0.1:0\n{}", modules.config(&[("counts", "")]))).await;
     for _ in 0..3 {
-        rig.send_request(get("/echo/a")).await;
+        gateway_fixture.send_request(get("/echo/a")).await;
     }
-    let listener = rig.gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap();
-    let admin = rig.gateway.admin(listener).unwrap();
+    let listener = gateway_fixture.gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap();
+    let admin = gateway_fixture.gateway.admin(listener).unwrap();
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve());
     let page = super::fixture::send_to(address, get("/metrics")).await.unwrap();
@@ -318,20 +318,20 @@ fn reports_a_module_that_refuses_its_configuration() {
 async fn a_reload_changes_filters_for_new_requests_only() {
     let modules =
         ModuleFolder::new(&[("one", ADDS_ONE), ("two", ADDS_TWO), ("choosy", CHECKS_CONFIGURATION)]);
-    let rig = GatewayFixture::new(&modules.config(&[("one", "")])).await;
-    let waiting = tokio::spawn(rig.send_detached(get("/echo/wait")));
-    rig.upstream.wait_until_arrived().await;
-    let upstream = rig.upstream_address.to_string();
-    rig.gateway.reload(&parse_config(&modules.config(&[("two", "")]), &upstream)).unwrap();
-    assert_eq!(rig.send_request(get("/echo/a")).await.header("x-filter"), "two");
-    rig.gateway.reload(&parse_config(&modules.config(&[("choosy", "")]), &upstream)).unwrap_err();
-    assert_eq!(rig.send_request(get("/echo/a")).await.header("x-filter"), "two", "the old one stays");
-    rig.upstream.release();
+    let fixture = GatewayFixture::new(&modules.config(&[("one", "")])).await;
+    let waiting = tokio::spawn(fixture.send_detached(get("/echo/wait")));
+    fixture.upstream.wait_until_arrived().await;
+    let upstream = fixture.upstream_address.to_string();
+    fixture.gateway.reload(&parse_config(&modules.config(&[("two", "")]), &upstream)).unwrap();
+    assert_eq!(fixture.send_request(get("/echo/a")).await.header("x-filter"), "two");
+    fixture.gateway.reload(&parse_config(&modules.config(&[("choosy", "")]), &upstream)).unwrap_err();
+    assert_eq!(fixture.send_request(get("/echo/a")).await.header("x-filter"), "two", "the old one stays");
+    fixture.upstream.release();
     assert_eq!(waiting.await.unwrap().header("x-filter"), "one");
     // The same name with other content: the config's files are watched, and read again.
     modules.write_module("two", ADDS_ONE);
-    rig.gateway.reload(&parse_config(&modules.config(&[("two", "")]), &upstream)).unwrap();
-    assert_eq!(rig.send_request(get("/echo/a")).await.header("x-filter"), "one");
+    fixture.gateway.reload(&parse_config(&modules.config(&[("two", "")]), &upstream)).unwrap();
+    assert_eq!(fixture.send_request(get("/echo/a")).await.header("x-filter"), "one");
     assert!(
         parse_config(&modules.config(&[("two", "")]), &upstream)
             .source

@@ -56,8 +56,8 @@ pub(crate) struct RawFrameConnection<S = TcpStream>(pub(super) S);
 
 impl RawFrameConnection {
     /// Opens a connection with these settings.
-    pub(super) async fn open(rig: &GatewayFixture, settings: &[u8]) -> Self {
-        let mut stream = rig.connect().await;
+    pub(super) async fn open(fixture: &GatewayFixture, settings: &[u8]) -> Self {
+        let mut stream = fixture.connect().await;
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         stream.write_all(&frame(SETTINGS, 0, 0, settings)).await.unwrap();
         Self(stream)
@@ -100,22 +100,22 @@ impl<S: AsyncRead + Unpin> RawFrameConnection<S> {
 }
 
 /// Asserts that other clients are served, on a connection of their own.
-async fn assert_others_are_served(rig: &GatewayFixture, after: &str) {
-    assert_eq!(rig.send_http2(get("/echo/x")).await.status(), StatusCode::OK, "after {after}");
+async fn assert_others_are_served(fixture: &GatewayFixture, after: &str) {
+    assert_eq!(fixture.send_http2(get("/echo/x")).await.status(), StatusCode::OK, "after {after}");
 }
 
 #[tokio::test]
 async fn answers_a_request_made_of_frames() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let mut connection = RawFrameConnection::open(&rig, &[]).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&fixture, &[]).await;
     connection.send(&get_request(1)).await;
     assert_eq!(connection.stream_outcome(1).await, HEADERS);
 }
 
 #[tokio::test]
 async fn refuses_connect_on_streams() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let mut connection = RawFrameConnection::open(&rig, &[]).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&fixture, &[]).await;
     // Extended CONNECT (RFC 8441), for which the gateway does not announce support.
     let fields = [
         (":method", "CONNECT"),
@@ -127,12 +127,12 @@ async fn refuses_connect_on_streams() {
     let head: Vec<u8> = fields.iter().flat_map(|(name, value)| encode_field(name, value)).collect();
     connection.send(&frame(HEADERS, END_HEADERS, 1, &head)).await;
     assert_ne!(connection.stream_outcome(1).await, HEADERS);
-    assert_others_are_served(&rig, "a CONNECT").await;
+    assert_others_are_served(&fixture, "a CONNECT").await;
 }
 
 #[tokio::test]
 async fn resets_or_refuses_malformed_requests() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for fields in [
         [("connection", "close")],
         [("keep-alive", "1")],
@@ -151,7 +151,7 @@ async fn resets_or_refuses_malformed_requests() {
         [("x-role", "admin\t")],
         [("x-role", " ")],
     ] {
-        let mut connection = RawFrameConnection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&fixture, &[]).await;
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &get_head(&fields))).await;
         assert_ne!(connection.stream_outcome(1).await, HEADERS, "{fields:?}");
     }
@@ -165,14 +165,14 @@ async fn resets_or_refuses_malformed_requests() {
             "a late pseudo header",
         ),
     ] {
-        let mut connection = RawFrameConnection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&fixture, &[]).await;
         let head: Vec<u8> = fields.iter().flat_map(|(name, value)| encode_field(name, value)).collect();
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &head)).await;
         assert_ne!(connection.stream_outcome(1).await, HEADERS, "{what}");
     }
     // These two are well-formed HTTP/2 but refused as requests.
     for (fields, code) in [([("host", "b")], "host-invalid"), ([("expect", "tea")], "expectation-failed")] {
-        let mut connection = RawFrameConnection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&fixture, &[]).await;
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &get_head(&fields))).await;
         let body = loop {
             match connection.next_frame().await {
@@ -183,15 +183,15 @@ async fn resets_or_refuses_malformed_requests() {
         };
         assert!(body.contains(code), "{fields:?}: {body}");
     }
-    assert_others_are_served(&rig, "malformed requests").await;
+    assert_others_are_served(&fixture, "malformed requests").await;
 }
 
 #[tokio::test]
 async fn refuses_too_many_trailers_and_those_with_blanks_at_their_ends() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     let many: Vec<u8> = (0..65).flat_map(|number| encode_field(&format!("x-{number}"), "7")).collect();
     for trailers in [encode_field("x-sum", " 7"), encode_field("x-sum", "7\t"), many] {
-        let mut connection = RawFrameConnection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&fixture, &[]).await;
         connection.send(&frame(HEADERS, END_HEADERS, 1, &request_head("POST", "/echo/x", &[]))).await;
         connection.send(&frame(DATA, 0, 1, b"hello")).await;
         connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &trailers)).await;
@@ -204,13 +204,13 @@ async fn refuses_too_many_trailers_and_those_with_blanks_at_their_ends() {
         };
         assert!(body.contains("body-malformed"), "{trailers:?}: {body}");
     }
-    assert_others_are_served(&rig, "malformed trailers").await;
+    assert_others_are_served(&fixture, "malformed trailers").await;
 }
 
 #[tokio::test]
 async fn ends_connections_that_reset_requests_at_once() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let mut connection = RawFrameConnection::open(&rig, &[]).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&fixture, &[]).await;
     for stream in (1..4_000).step_by(2) {
         connection.send(&[get_request(stream), frame(RESET, 0, stream, &8_u32.to_be_bytes())].concat()).await;
     }
@@ -220,28 +220,28 @@ async fn ends_connections_that_reset_requests_at_once() {
             assert_eq!(payload[4..8], 11_u32.to_be_bytes());
         }
     }
-    assert_others_are_served(&rig, "a rapid reset (CVE-2023-44487)").await;
+    assert_others_are_served(&fixture, "a rapid reset (CVE-2023-44487)").await;
 }
 
 #[tokio::test]
 async fn ends_connections_with_an_endless_head() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for size in [0, 100, 16_000] {
-        let mut connection = RawFrameConnection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&fixture, &[]).await;
         connection.send(&frame(HEADERS, END_STREAM, 1, &get_head(&[]))).await;
         let more: Vec<u8> =
             encode_field("a", &"b".repeat(100)).into_iter().cycle().take(size / 104 * 104).collect();
         let more = frame(CONTINUATION, 0, 1, &more);
         // A gateway that reads indefinitely would never end this.
         while connection.0.write_all(&more).await.is_ok() {}
-        assert_others_are_served(&rig, "a flood of CONTINUATION").await;
+        assert_others_are_served(&fixture, "a flood of CONTINUATION").await;
     }
 }
 
 #[tokio::test]
 async fn refuses_heads_that_are_too_large() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let mut connection = RawFrameConnection::open(&rig, &[]).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&fixture, &[]).await;
     let large: Vec<u8> = (0..700).flat_map(|_| encode_field("a", &"b".repeat(100))).collect();
     let mut pieces = large.chunks(16_000);
     connection.send(&frame(HEADERS, END_STREAM, 1, &get_head(&[]))).await;
@@ -261,19 +261,19 @@ async fn refuses_heads_that_are_too_large() {
         }
     };
     assert!(fate);
-    assert_others_are_served(&rig, "a head that is too large").await;
+    assert_others_are_served(&fixture, "a head that is too large").await;
 }
 
 #[tokio::test]
 async fn floods_that_require_responses_do_not_affect_others() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for (flood, what) in [
         (frame(PING, 0, 0, &[0; 8]), "PING"),
         (frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]), "SETTINGS"),
         (frame(0x2A, 0, 0, &[0; 100]), "frames of no known kind"),
         (frame(DATA, 0, 1, &[]), "empty DATA"),
     ] {
-        let mut connection = RawFrameConnection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&fixture, &[]).await;
         if what == "empty DATA" {
             connection.send(&frame(HEADERS, END_HEADERS, 1, &get_head(&[]))).await;
         }
@@ -281,28 +281,28 @@ async fn floods_that_require_responses_do_not_affect_others() {
         // The gateway may stop reading, since its responses are not read; others must not notice.
         tokio::select! {
             () = connection.send(&many) => {}
-            () = assert_others_are_served(&rig, what) => {}
+            () = assert_others_are_served(&fixture, what) => {}
         }
-        assert_others_are_served(&rig, what).await;
+        assert_others_are_served(&fixture, what).await;
     }
 }
 
 #[tokio::test]
 async fn a_window_of_zero_does_not_affect_others() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     // SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2).
-    let mut connection = RawFrameConnection::open(&rig, &[0, 4, 0, 0, 0, 0]).await;
+    let mut connection = RawFrameConnection::open(&fixture, &[0, 4, 0, 0, 0, 0]).await;
     for stream in (1..200).step_by(2) {
         connection.send(&get_request(stream)).await;
     }
     assert_eq!(connection.stream_outcome(1).await, HEADERS, "the head needs no window");
-    assert_others_are_served(&rig, "a window of nothing").await;
+    assert_others_are_served(&fixture, "a window of nothing").await;
 }
 
 #[tokio::test]
 async fn refuses_streams_above_the_limit() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let mut connection = RawFrameConnection::open(&rig, &[]).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&fixture, &[]).await;
     for stream in (1..400).step_by(2) {
         connection.send(&frame(HEADERS, END_HEADERS, stream, &get_head(&[]))).await;
     }
@@ -314,7 +314,7 @@ async fn refuses_streams_above_the_limit() {
             Some(_) => {}
         }
     }
-    assert_others_are_served(&rig, "too many requests at once").await;
+    assert_others_are_served(&fixture, "too many requests at once").await;
 }
 
 /// Returns the error code of the `GOAWAY` that ends a connection, or `None` if there is none.
@@ -343,9 +343,9 @@ fn useless_frames() -> [(&'static str, Vec<u8>); 7] {
 
 #[tokio::test]
 async fn ends_connections_that_flood_useless_frames() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for (what, flood) in useless_frames() {
-        let mut connection = RawFrameConnection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&fixture, &[]).await;
         connection.send(&frame(HEADERS, END_HEADERS, 1, &request_head("POST", "/echo/x", &[]))).await;
         let many = flood.repeat((3 << 20) / flood.len());
         let (reading, mut writing) = connection.0.into_split();
@@ -358,14 +358,14 @@ async fn ends_connections_that_flood_useless_frames() {
         // ENHANCE_YOUR_CALM (RFC 9113, section 7); a reset may overtake it.
         assert!(matches!(code, Some(11) | None), "{what}: {code:?}");
         drop(writing.await.unwrap());
-        assert_others_are_served(&rig, what).await;
+        assert_others_are_served(&fixture, what).await;
     }
 }
 
 #[tokio::test]
 async fn ends_connections_that_change_their_settings_again_and_again() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let mut connection = RawFrameConnection::open(&rig, &[]).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&fixture, &[]).await;
     let changes = [[0, 4, 0, 0, 0, 0], [0, 4, 0, 0, 0, 1]].map(|settings| frame(SETTINGS, 0, 0, &settings));
     connection.send(&[changes.concat().repeat(1_000), frame(PING, 0, 0, &[0; 8])].concat()).await;
     loop {
@@ -380,23 +380,23 @@ async fn ends_connections_that_change_their_settings_again_and_again() {
             None => break,
         }
     }
-    assert_others_are_served(&rig, "changes of settings").await;
+    assert_others_are_served(&fixture, "changes of settings").await;
 }
 
 #[tokio::test]
 async fn ends_connections_that_reset_started_requests() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let mut connection = RawFrameConnection::open(&rig, &[]).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let mut connection = RawFrameConnection::open(&fixture, &[]).await;
     for stream in (1..600).step_by(2) {
         let request =
             frame(HEADERS, END_STREAM | END_HEADERS, stream, &request_head("GET", "/echo/wait", &[]));
         connection.send(&request).await;
         tokio::select! {
-            () = rig.wait_for_upstream_request() => {}
+            () = fixture.wait_for_upstream_request() => {}
             code = goaway_code(&mut connection) => {
                 assert_eq!(code, Some(11));
                 assert!(stream > 400, "after {} requests", stream / 2);
-                return assert_others_are_served(&rig, "a slow rapid reset").await;
+                return assert_others_are_served(&fixture, "a slow rapid reset").await;
             }
         }
         connection.send(&frame(RESET, 0, stream, &8_u32.to_be_bytes())).await;
@@ -406,10 +406,10 @@ async fn ends_connections_that_reset_started_requests() {
 
 #[tokio::test]
 async fn ends_connections_whose_errors_reset_many_streams() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     // An increment of zero, and one beyond the maximum (RFC 9113, 6.9): CVE-2025-8671.
     for increment in [0_u32, (1 << 31) - 1] {
-        let mut connection = RawFrameConnection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&fixture, &[]).await;
         for stream in (1..2_000).step_by(2) {
             let mistake = frame(WINDOW_UPDATE, 0, stream, &increment.to_be_bytes());
             let request = frame(HEADERS, END_HEADERS, stream, &request_head("POST", "/echo/x", &[]));
@@ -417,7 +417,7 @@ async fn ends_connections_whose_errors_reset_many_streams() {
         }
         let code = goaway_code(&mut connection).await;
         assert!(matches!(code, Some(1 | 3 | 11) | None), "{increment}: {code:?}");
-        assert_others_are_served(&rig, "streams that had to be reset").await;
+        assert_others_are_served(&fixture, "streams that had to be reset").await;
     }
 }
 
@@ -437,9 +437,9 @@ fn compression_bombs() -> [(&'static str, Vec<u8>); 4] {
 
 #[tokio::test]
 async fn refuses_heads_that_are_too_large_after_decompression() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for (what, bomb) in compression_bombs() {
-        let mut connection = RawFrameConnection::open(&rig, &[]).await;
+        let mut connection = RawFrameConnection::open(&fixture, &[]).await;
         for stream in [1, 3] {
             let head = [&get_head(&[])[..], &bomb].concat();
             connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, stream, &head)).await;
@@ -455,15 +455,15 @@ async fn refuses_heads_that_are_too_large_after_decompression() {
             }
         };
         assert!(fate.contains("head-too-large"), "{what}: {fate}");
-        assert_others_are_served(&rig, what).await;
+        assert_others_are_served(&fixture, what).await;
     }
 }
 
 #[tokio::test]
 async fn joins_split_cookie_fields() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     let crumbs: Vec<_> = std::iter::repeat_n(("cookie", "a=b"), 150).collect();
-    let mut connection = RawFrameConnection::open(&rig, &[]).await;
+    let mut connection = RawFrameConnection::open(&fixture, &[]).await;
     connection.send(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &get_head(&crumbs))).await;
     let body = loop {
         match connection.next_frame().await {
@@ -489,10 +489,10 @@ async fn passes_h2spec() {
     assert!(told.contains("\u{d7} 2: Sends invalid connection preface"), "{told}");
 }
 
-async fn h2spec(rig: &GatewayFixture, more: &[&str]) -> String {
+async fn h2spec(fixture: &GatewayFixture, more: &[&str]) -> String {
     let program = std::env::var_os("H2SPEC").unwrap_or_else(|| "h2spec".into());
     let mut command = std::process::Command::new(program);
-    command.args(["-h", "127.0.0.1", "-P", "/echo/x", "-o", "5", "-p", &rig.address.port().to_string()]);
+    command.args(["-h", "127.0.0.1", "-P", "/echo/x", "-o", "5", "-p", &fixture.address.port().to_string()]);
     command.args(more);
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -195,7 +195,7 @@ fn never_authenticates_without_the_secret() {
         {
             let headers = HeaderMap::from_iter([(http::HeaderName::from_static(name), value.clone())]);
             match identity.identify(&headers, None).now_or_never().expect("the keys are known") {
-                Ok(who) => assert_eq!(who.caller, CallerId::Anonymous, "{value:?}"),
+                Ok(principal) => assert_eq!(principal.caller, CallerId::Anonymous, "{value:?}"),
                 Err(refused) => assert!(refused.status().is_client_error(), "{value:?}"),
             }
         }

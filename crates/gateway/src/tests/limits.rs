@@ -40,35 +40,35 @@ fn get_frame(stream: u32, path: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn refuses_connections_above_the_limit_of_an_address() {
-    let rig = fixture_with("{ per_address: 2 }").await;
-    let mut first = [rig.connect().await, rig.connect().await];
+    let fixture = fixture_with("{ per_address: 2 }").await;
+    let mut first = [fixture.connect().await, fixture.connect().await];
     for stream in &mut first {
         assert!(!is_refused(stream).await);
     }
-    assert!(is_refused(&mut rig.connect().await).await);
+    assert!(is_refused(&mut fixture.connect().await).await);
     for stream in &mut first {
         assert!(!is_refused(stream).await, "open connections remain");
     }
     drop(first);
     // The gateway notices their end after some time.
-    while is_refused(&mut rig.connect().await).await {}
+    while is_refused(&mut fixture.connect().await).await {}
 }
 
 #[tokio::test]
 async fn refuses_new_connections_above_the_rate_of_an_address() {
     let limits = limits_config("{ per_address: 2, new_per_address: 1/h }");
-    let rig = GatewayFixture::new(&limits).await;
-    let mut first = rig.connect().await;
+    let fixture = GatewayFixture::new(&limits).await;
+    let mut first = fixture.connect().await;
     assert!(!is_refused(&mut first).await);
-    assert!(!is_refused(&mut rig.connect().await).await);
+    assert!(!is_refused(&mut fixture.connect().await).await);
     // The second one has left, so that the other limit is no longer reached.
     for _ in 0..20 {
-        assert!(is_refused(&mut rig.connect().await).await);
+        assert!(is_refused(&mut fixture.connect().await).await);
     }
     assert!(!is_refused(&mut first).await, "open connections remain");
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-    assert!(!is_refused(&mut socket.connect(rig.address).await.unwrap()).await, "another network");
+    assert!(!is_refused(&mut socket.connect(fixture.address).await.unwrap()).await, "another network");
     let proxied = GatewayFixture::new(&format!("{limits}trusted_proxies: [127.0.0.1]\n")).await;
     for _ in 0..5 {
         assert!(!is_refused(&mut proxied.connect().await).await, "a trusted proxy");
@@ -77,16 +77,17 @@ async fn refuses_new_connections_above_the_rate_of_an_address() {
 
 #[tokio::test]
 async fn refuses_connections_above_the_limit_of_all() {
-    let rig = fixture_with("{ max: 1 }").await;
-    let mut first = rig.connect().await;
+    let fixture = fixture_with("{ max: 1 }").await;
+    let mut first = fixture.connect().await;
     assert!(!is_refused(&mut first).await);
-    assert!(is_refused(&mut rig.connect().await).await);
+    assert!(is_refused(&mut fixture.connect().await).await);
 }
 
 #[tokio::test]
 async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
-    let (rig, certificate) = GatewayFixture::with_tls(&limits_config("{ handshakes_per_address: 1 }")).await;
-    let (mut first, mut second) = (rig.connect().await, rig.connect().await);
+    let (fixture, certificate) =
+        GatewayFixture::with_tls(&limits_config("{ handshakes_per_address: 1 }")).await;
+    let (mut first, mut second) = (fixture.connect().await, fixture.connect().await);
     // The first byte of a handshake, and nothing more.
     first.write_all(&[22]).await.unwrap();
     second.write_all(&[22]).await.unwrap();
@@ -97,10 +98,10 @@ async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
     };
     drop(if is_first { second } else { first });
     // Once the half-open one has ended, others are admitted. A handshake that fails has no response.
-    let address = rig.address;
+    let address = fixture.address;
     while TcpStream::connect(address).await.is_err() {}
     for _ in 0..1_000 {
-        if rig.can_handshake(&certificate).await {
+        if fixture.can_handshake(&certificate).await {
             return;
         }
     }
@@ -109,11 +110,11 @@ async fn refuses_half_open_handshakes_above_the_limit_of_an_address() {
 
 #[tokio::test]
 async fn limits_http2_requests_of_an_address() {
-    let rig = fixture_with("{ requests_per_address: 2 }").await;
-    let mut connection = RawFrameConnection::open(&rig, &[]).await;
+    let fixture = fixture_with("{ requests_per_address: 2 }").await;
+    let mut connection = RawFrameConnection::open(&fixture, &[]).await;
     connection.send(&[get_frame(1, "/echo/wait"), get_frame(3, "/echo/wait")].concat()).await;
-    rig.wait_for_upstream_request().await;
-    let mut other = RawFrameConnection::open(&rig, &[]).await;
+    fixture.wait_for_upstream_request().await;
+    let mut other = RawFrameConnection::open(&fixture, &[]).await;
     loop {
         // Both may not have started yet.
         other.send(&get_frame(1, "/echo/x")).await;
@@ -127,28 +128,28 @@ async fn limits_http2_requests_of_an_address() {
         if body.contains("gateway-overloaded") {
             break;
         }
-        other = RawFrameConnection::open(&rig, &[]).await;
+        other = RawFrameConnection::open(&fixture, &[]).await;
     }
     // Over HTTP/1.1 a connection has one request, and connections are limited.
-    assert_eq!(rig.send_request(get("/echo/x")).await.status(), StatusCode::OK);
+    assert_eq!(fixture.send_request(get("/echo/x")).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
 async fn completed_responses_that_are_not_read_use_no_admission_slot() {
     // As many responses as the gateway admits at once are complete, and are not read.
-    let rig = fixture_with("{ unsent_per_connection: 100MB, unsent_per_address: 100MB }").await;
+    let fixture = fixture_with("{ unsent_per_connection: 100MB, unsent_per_address: 100MB }").await;
     for path in ["/nowhere", "/echo/x"] {
-        let mut connection = RawFrameConnection::open(&rig, &NO_WINDOW).await;
+        let mut connection = RawFrameConnection::open(&fixture, &NO_WINDOW).await;
         for stream in (1..20).step_by(2) {
             connection.send(&get_frame(stream, path)).await;
             assert_eq!(connection.stream_outcome(stream).await, HEADERS);
         }
         // The last of the responses may still be on its way from the service.
-        let shed = std::sync::Arc::clone(&rig.gateway.active_config.pipeline().load_shedder);
+        let shed = std::sync::Arc::clone(&fixture.gateway.active_config.pipeline().load_shedder);
         while shed.in_flight() > 0 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(rig.send_request(get("/echo/x")).await.status(), StatusCode::OK, "{path}");
+        assert_eq!(fixture.send_request(get("/echo/x")).await.status(), StatusCode::OK, "{path}");
     }
 }
 
@@ -157,8 +158,8 @@ async fn resets_responses_above_the_limit_of_unsent_bytes() {
     for limits in
         ["{ unsent_per_connection: 150KiB }", "{ unsent_per_address: 150KiB }", "{ unsent: 150KiB }"]
     {
-        let rig = fixture_with(limits).await;
-        let mut connection = RawFrameConnection::open(&rig, &NO_WINDOW).await;
+        let fixture = fixture_with(limits).await;
+        let mut connection = RawFrameConnection::open(&fixture, &NO_WINDOW).await;
         for stream in (1..20).step_by(2) {
             connection.send(&get_frame(stream, "/echo/large")).await;
         }
@@ -174,7 +175,7 @@ async fn resets_responses_above_the_limit_of_unsent_bytes() {
             }
         }
         // Small responses are not counted, and those that are read may have any size.
-        let mut other = RawFrameConnection::open(&rig, &[]).await;
+        let mut other = RawFrameConnection::open(&fixture, &[]).await;
         other.send(&get_frame(1, "/echo/x")).await;
         assert_eq!(other.stream_outcome(1).await, HEADERS, "{limits}");
     }
@@ -192,12 +193,12 @@ async fn refuses_bodies_above_the_limit_of_held_bytes() {
     ] {
         let query = "routes: [{ path: /query, query: { services: [echo] } }, ";
         let config = limits_config(limits).replace("routes: [", query) + "runtime: { instances: 1 }\n";
-        let rig = GatewayFixture::new(&format!("{config}trusted_proxies: {proxies}\n")).await;
+        let fixture = GatewayFixture::new(&format!("{config}trusted_proxies: {proxies}\n")).await;
         let head = format!(
             "POST /query HTTP/1.1\r\nhost: a\r\n{reported}content-type: text/javascript\r\ncontent-length: 90000\r\n\r\n"
         );
         let begun = [head.as_bytes(), " ".repeat(80_000).as_bytes()].concat();
-        let (mut first, mut second) = (rig.connect().await, rig.connect().await);
+        let (mut first, mut second) = (fixture.connect().await, fixture.connect().await);
         first.write_all(&begun).await.unwrap();
         second.write_all(&begun).await.unwrap();
         let (mut one, mut other) = (vec![0; 4096], vec![0; 4096]);
@@ -209,37 +210,37 @@ async fn refuses_bodies_above_the_limit_of_held_bytes() {
         assert!(refusal.starts_with("HTTP/1.1 503 "), "{limits}: {refusal}");
         assert!(refusal.contains("gateway-overloaded"), "{limits}: {refusal}");
         // A service receives a body piece by piece, so that none of it is held.
-        let sent = rig.send_request(post("/echo/x", &"x".repeat(200_000))).await;
+        let sent = fixture.send_request(post("/echo/x", &"x".repeat(200_000))).await;
         assert_eq!(sent.status(), StatusCode::OK, "{limits}");
     }
 }
 
 #[tokio::test]
 async fn responses_that_are_read_may_have_any_size() {
-    let rig =
+    let fixture =
         fixture_with("{ unsent_per_connection: 150KiB, unsent_per_address: 150KiB, unsent: 150KiB }").await;
     for _ in 0..5 {
-        assert!(rig.send_request(get("/echo/large")).await.text().len() > 100_000);
-        assert!(rig.send_http2(get("/echo/large")).await.text().len() > 100_000);
+        assert!(fixture.send_request(get("/echo/large")).await.text().len() > 100_000);
+        assert!(fixture.send_http2(get("/echo/large")).await.text().len() > 100_000);
     }
 }
 
 #[tokio::test]
 async fn a_flood_of_pipelined_requests_does_not_affect_others() {
-    let rig = fixture_with("{}").await;
-    let mut stream = rig.connect().await;
+    let fixture = fixture_with("{}").await;
+    let mut stream = fixture.connect().await;
     let flood = b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n".repeat(20_000);
     // The gateway may stop reading, since its responses are not read; others must not notice.
     tokio::select! {
         _ = stream.write_all(&flood) => {}
-        answer = rig.send_request(get("/echo/x")) => assert_eq!(answer.status(), StatusCode::OK),
+        answer = fixture.send_request(get("/echo/x")) => assert_eq!(answer.status(), StatusCode::OK),
     }
-    assert_eq!(rig.send_request(get("/echo/x")).await.status(), StatusCode::OK);
+    assert_eq!(fixture.send_request(get("/echo/x")).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
 async fn the_catalogue_counts_towards_the_callers_rate() {
-    let rig = GatewayFixture::new(
+    let fixture = GatewayFixture::new(
         "
 services: { echo: { url: 'http://UPSTREAM' } }
 rights: { anonymous: { rate: { requests: 3/h, burst: 3 } } }
@@ -250,7 +251,7 @@ runtime: { instances: 1 }
     .await;
     let mut statuses = Vec::new();
     for _ in 0..4 {
-        statuses.push(rig.send_request(get("/.well-known/api-catalog")).await.status().as_u16());
+        statuses.push(fixture.send_request(get("/.well-known/api-catalog")).await.status().as_u16());
     }
     assert_eq!(statuses, [200, 200, 200, 429]);
 }

@@ -42,8 +42,8 @@ fn phases_without(skipped: &[&str]) -> Vec<String> {
 /// Returns a gateway, and the requests that it has completed.
 async fn observed_gateway(config: &str) -> (GatewayFixture, UnboundedReceiver<CompletedRequest>) {
     let (sender, receiver) = unbounded_channel();
-    let rig = GatewayFixture::with_observer(config, move |request| drop(sender.send(request))).await;
-    (rig, receiver)
+    let fixture = GatewayFixture::with_observer(config, move |request| drop(sender.send(request))).await;
+    (fixture, receiver)
 }
 
 /// Returns the status and the phases of the next completed request.
@@ -60,35 +60,35 @@ fn documents_the_phases_in_order() {
 
 #[tokio::test]
 async fn requests_pass_through_the_phases_in_the_documented_order() {
-    let (rig, mut requests) = observed_gateway(&format!("shed: {{ automatic: false }}\n{CONFIG}")).await;
-    rig.send_request(get("/echo/a")).await;
+    let (fixture, mut requests) = observed_gateway(&format!("shed: {{ automatic: false }}\n{CONFIG}")).await;
+    fixture.send_request(get("/echo/a")).await;
     assert_eq!(next_phases(&mut requests).await, (200, phases_without(&["filter"])));
     let mut query = post("/query", "export default () => 1");
     query.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
-    rig.send_request(query).await;
+    fixture.send_request(query).await;
     assert_eq!(next_phases(&mut requests).await, (200, phases_without(&["filter"])));
 }
 
 #[tokio::test]
 async fn filters_run_around_the_handler() {
     let modules = ModuleFolder::new(&[("passes", "")]);
-    let (rig, mut requests) = observed_gateway(&modules.proxy_config(&[("passes", "")])).await;
-    rig.send_request(get("/echo/a")).await;
+    let (fixture, mut requests) = observed_gateway(&modules.proxy_config(&[("passes", "")])).await;
+    fixture.send_request(get("/echo/a")).await;
     assert_eq!(next_phases(&mut requests).await, (200, documented_phases()));
 }
 
 #[tokio::test]
 async fn refused_requests_skip_the_phases_up_to_their_response() {
-    let (rig, mut requests) = observed_gateway(&format!("shed: {{ automatic: false }}\n{CONFIG}")).await;
+    let (fixture, mut requests) = observed_gateway(&format!("shed: {{ automatic: false }}\n{CONFIG}")).await;
     let unidentified = ["identify", "authorise", "filter", "handle"];
-    rig.send_request(get("/nowhere")).await;
+    fixture.send_request(get("/nowhere")).await;
     let unrouted = phases_without(&[&["validate"], &unidentified[..]].concat());
     assert_eq!(next_phases(&mut requests).await, (404, unrouted));
     let mut preflight = get("/open/a");
     *preflight.method_mut() = http::Method::OPTIONS;
     preflight.headers_mut().insert("origin", "https://shop.example.org".parse().unwrap());
     preflight.headers_mut().insert("access-control-request-method", "PUT".parse().unwrap());
-    rig.send_request(preflight).await;
+    fixture.send_request(preflight).await;
     assert_eq!(next_phases(&mut requests).await, (204, phases_without(&unidentified)));
 }
 
@@ -103,20 +103,20 @@ services: {{ echo: {{ url: 'http://UPSTREAM' }} }}
 routes: [{{ path: '/echo/*', proxy: echo }}]
 "
     );
-    let (rig, mut requests) = observed_gateway(&config).await;
-    rig.send_request(get("/echo/a")).await;
+    let (fixture, mut requests) = observed_gateway(&config).await;
+    fixture.send_request(get("/echo/a")).await;
     assert_eq!(next_phases(&mut requests).await, (401, phases_without(&["filter", "handle"])));
 }
 
 #[tokio::test]
 async fn overloaded_gateways_refuse_requests_before_the_work_of_their_route() {
-    let (rig, mut requests) =
+    let (fixture, mut requests) =
         observed_gateway(&format!("shed: {{ automatic: false, max_in_flight: 1 }}\n{CONFIG}")).await;
-    let taken = tokio::spawn(rig.send_detached(get("/echo/wait")));
-    rig.upstream.wait_until_arrived().await;
-    rig.send_request(get("/echo/a")).await;
+    let taken = tokio::spawn(fixture.send_detached(get("/echo/wait")));
+    fixture.upstream.wait_until_arrived().await;
+    fixture.send_request(get("/echo/a")).await;
     let skipped = ["validate", "identify", "authorise", "filter", "handle"];
     assert_eq!(next_phases(&mut requests).await, (503, phases_without(&skipped)));
-    rig.upstream.release();
+    fixture.upstream.release();
     assert_eq!(taken.await.unwrap().status(), StatusCode::OK);
 }

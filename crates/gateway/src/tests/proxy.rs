@@ -187,11 +187,11 @@ async fn strips_forwarding_headers_of_clients() {
 #[tokio::test]
 async fn behind_a_trusted_proxy_forwarding_headers_are_consistent() {
     let mut service = RecordingService::new(OK).await;
-    let rig = proxy_fixture(&service, "trusted_proxies: [127.0.0.1]").await;
+    let fixture = proxy_fixture(&service, "trusted_proxies: [127.0.0.1]").await;
     let lines = "GET /x HTTP/1.1\r\nHost: inner\r\nForwarded: for=6.6.6.6;proto=http\r\nX-Real-IP: 6.6.6.6\r\n\
         X-Forwarded-For: 6.6.6.6, 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: shop.example\r\n\
         Connection: X-Forwarded-For";
-    assert_eq!(response_status(&rig, lines).await, 200);
+    assert_eq!(response_status(&fixture, lines).await, 200);
     let seen = service.next_head().await;
     assert_eq!(
         header_values(&seen, "forwarded"),
@@ -202,7 +202,7 @@ async fn behind_a_trusted_proxy_forwarding_headers_are_consistent() {
     assert_eq!(header_values(&seen, "x-forwarded-host"), ["shop.example"]);
     assert_eq!(header_values(&seen, "x-real-ip"), ["203.0.113.9"]);
     assert!(!seen.contains("6.6.6.6"), "{seen}");
-    let log = rig.end().await.log;
+    let log = fixture.end().await.log;
     assert!(log.contains("\"client\":\"203.0.113.9\""), "{log}");
 }
 
@@ -210,18 +210,18 @@ async fn behind_a_trusted_proxy_forwarding_headers_are_consistent() {
 async fn clients_can_not_evade_their_rate_with_forwarding_headers() {
     let service = RecordingService::new(OK).await;
     let limits = "trusted_proxies: [127.0.0.1]\nrights: { anonymous: { rate: { requests: 2/h, burst: 2 } } }";
-    let rig = proxy_fixture(&service, limits).await;
+    let fixture = proxy_fixture(&service, limits).await;
     let mut answers = Vec::new();
     for number in 1..=4 {
         let lines = format!(
             "GET /x HTTP/1.1\r\nHost: a\r\nForwarded: for=6.6.6.{number}\r\nX-Real-IP: 6.6.6.{number}\r\n\
              X-Forwarded-For: 6.6.6.{number}, 203.0.113.9"
         );
-        answers.push(response_status(&rig, &lines).await);
+        answers.push(response_status(&fixture, &lines).await);
     }
     assert_eq!(answers, [200, 200, 429, 429]);
     let other = "GET /x HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.10";
-    assert_eq!(response_status(&rig, other).await, 200);
+    assert_eq!(response_status(&fixture, other).await, 200);
 }
 
 /// Sends a head through a filter. Returns the head that the service receives.
@@ -370,7 +370,7 @@ async fn a_listener_with_hosts_refuses_other_hosts() {
         service.address
     );
     let listen = "{ address: 127.0.0.1:0, hosts: [shop.example, '*.app.example:8443'] }";
-    let rig = GatewayFixture::with_listener(listen, &text, |_| {}).await;
+    let gateway_fixture = GatewayFixture::with_listener(listen, &text, |_| {}).await;
     for (lines, expected) in [
         ("GET /x HTTP/1.1\r\nHost: shop.example", 200),
         ("GET /x HTTP/1.1\r\nHost: SHOP.example.:80", 200),
@@ -383,9 +383,9 @@ async fn a_listener_with_hosts_refuses_other_hosts() {
         ("GET /nowhere HTTP/1.1\r\nHost: evil.example", 421),
         ("GET /x HTTP/1.0", 421),
     ] {
-        assert_eq!(response_status(&rig, lines).await, expected, "{lines:?}");
+        assert_eq!(response_status(&gateway_fixture, lines).await, expected, "{lines:?}");
     }
-    let refused = rig.send_http2(super::fixture::get("/x")).await;
+    let refused = gateway_fixture.send_http2(super::fixture::get("/x")).await;
     assert_eq!((refused.status().as_u16(), refused.json()["code"].as_str()), (421, Some("host-misdirected")));
 }
 
@@ -410,11 +410,11 @@ async fn accepts_https_urls_in_clear_text_from_trusted_proxies_only() {
 #[tokio::test]
 async fn joins_cookies_that_http2_has_split() {
     let mut service = RecordingService::new(OK).await;
-    let rig = proxy_fixture(&service, "").await;
+    let gateway_fixture = proxy_fixture(&service, "").await;
     let mut request = super::fixture::get("/x");
     for cookie in ["a=1", "b=2", "c=3"] {
         request.headers_mut().append("cookie", cookie.parse().unwrap());
     }
-    assert_eq!(rig.send_http2(request).await.status().as_u16(), 200);
+    assert_eq!(gateway_fixture.send_http2(request).await.status().as_u16(), 200);
     assert_eq!(header_values(&service.next_head().await, "cookie"), ["a=1; b=2; c=3"]);
 }

@@ -13,11 +13,11 @@ routes: [{ path: '/echo/*', proxy: echo }]
 
 #[tokio::test]
 async fn shed_requests_receive_a_problem_document_and_are_logged() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let taken = tokio::spawn(rig.send_detached(get("/echo/wait")));
-    rig.upstream.wait_until_arrived().await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let taken = tokio::spawn(fixture.send_detached(get("/echo/wait")));
+    fixture.upstream.wait_until_arrived().await;
     for _ in 0..2 {
-        let shed = rig.send_request(get("/echo/a")).await;
+        let shed = fixture.send_request(get("/echo/a")).await;
         assert_eq!(shed.status(), StatusCode::SERVICE_UNAVAILABLE);
         let heads = ["retry-after", "content-type", "cache-control", "x-content-type-options"];
         let heads = heads.map(|name| shed.header(name));
@@ -28,24 +28,24 @@ async fn shed_requests_receive_a_problem_document_and_are_logged() {
         assert_eq!(document["status"], 503);
         assert_eq!(document["hint"], "try again later, after a random wait");
     }
-    rig.upstream.release();
+    fixture.upstream.release();
     assert_eq!(taken.await.unwrap().status(), StatusCode::OK);
-    let log = rig.end().await.log;
+    let log = fixture.end().await.log;
     let lines = log.lines().filter(|line| line.contains(r#""code":"gateway-overloaded""#)).count();
     assert_eq!(lines, 2, "{log}");
 }
 
 #[tokio::test]
 async fn never_sheds_admin_requests() {
-    let rig = GatewayFixture::new(CONFIG).await;
-    let listener = rig.gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap();
-    let admin = rig.gateway.admin(listener).unwrap();
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let listener = fixture.gateway.adopt_admin(&mut Vec::new()).unwrap().unwrap();
+    let admin = fixture.gateway.admin(listener).unwrap();
     let address = admin.address().unwrap();
     tokio::spawn(admin.serve());
-    let taken = tokio::spawn(rig.send_detached(get("/echo/wait")));
-    rig.upstream.wait_until_arrived().await;
+    let taken = tokio::spawn(fixture.send_detached(get("/echo/wait")));
+    fixture.upstream.wait_until_arrived().await;
     for _ in 0..3 {
-        assert_eq!(rig.send_request(get("/echo/a")).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(fixture.send_request(get("/echo/a")).await.status(), StatusCode::SERVICE_UNAVAILABLE);
         for path in ["/healthz", "/readyz", "/metrics"] {
             let answer = send_to(address, get(path)).await.unwrap();
             assert_eq!(answer.status(), StatusCode::OK, "{path}");
@@ -56,6 +56,6 @@ async fn never_sheds_admin_requests() {
     for line in ["orfa_requests_shed_total 3", r#"orfa_problems_total{code="gateway-overloaded"} 3"#] {
         assert!(page.lines().any(|found| found == line), "{line}\n{page}");
     }
-    rig.upstream.release();
+    fixture.upstream.release();
     assert_eq!(taken.await.unwrap().status(), StatusCode::OK);
 }

@@ -18,8 +18,8 @@ routes:
 
 /// Sends bytes and reads until the gateway closes. Returns the bytes received before an error, if there is
 /// one.
-async fn exchange_raw(rig: &GatewayFixture, bytes: &[u8]) -> String {
-    let mut stream = rig.connect().await;
+async fn exchange_raw(fixture: &GatewayFixture, bytes: &[u8]) -> String {
+    let mut stream = fixture.connect().await;
     let mut answer = Vec::new();
     // A gateway that refuses early may close while the client writes, so write errors are ignored.
     let _ = stream.write_all(bytes).await;
@@ -34,13 +34,13 @@ fn response_status(answer: &str) -> u16 {
 
 /// Asserts that each request is refused with its status, and with its code if the gateway itself refuses it.
 async fn assert_refused(cases: &[(&str, u16, &str)]) {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for (request, expected, code) in cases {
-        let answer = exchange_raw(&rig, request.as_bytes()).await;
+        let answer = exchange_raw(&fixture, request.as_bytes()).await;
         assert_eq!(response_status(&answer), *expected, "{request:?}: {answer}");
         assert!(answer.contains(code), "{request:?}: {answer}");
         assert_eq!(answer.matches("HTTP/1.").count(), 1, "one answer and the end: {request:?}: {answer}");
-        assert_eq!(rig.send_request(get("/echo/x")).await.status(), StatusCode::OK, "after {request:?}");
+        assert_eq!(fixture.send_request(get("/echo/x")).await.status(), StatusCode::OK, "after {request:?}");
     }
 }
 
@@ -80,10 +80,10 @@ async fn no_request_is_smuggled_after_a_refused_chunked_body() {
 
 #[tokio::test]
 async fn refuses_an_ambiguous_request_after_a_good_one() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     let good = "GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n";
     let bad = "POST /echo/x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
-    let answer = exchange_raw(&rig, format!("{good}{bad}{good}").as_bytes()).await;
+    let answer = exchange_raw(&fixture, format!("{good}{bad}{good}").as_bytes()).await;
     assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
     assert_eq!(answer.matches("HTTP/1.1 400").count(), 1, "{answer}");
 }
@@ -131,18 +131,18 @@ async fn ends_connections_that_are_not_http() {
         (&many, 431, ""),
     ])
     .await;
-    let rig = GatewayFixture::new(CONFIG).await;
-    let answer = exchange_raw(&rig, long.as_bytes()).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
+    let answer = exchange_raw(&fixture, long.as_bytes()).await;
     assert!(matches!(response_status(&answer), 414 | 431), "{answer}");
-    assert_eq!(rig.send_request(get("/echo/x")).await.status(), StatusCode::OK);
+    assert_eq!(fixture.send_request(get("/echo/x")).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
 async fn answers_unusual_but_valid_requests() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     let two =
         "GET /echo/1 HTTP/1.1\r\nHost: a\r\n\r\nGET /echo/2 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    let answer = exchange_raw(&rig, two.as_bytes()).await;
+    let answer = exchange_raw(&fixture, two.as_bytes()).await;
     let (first, second) = (answer.find("\"/1\""), answer.find("\"/2\""));
     assert!(first.is_some() && first < second, "pipelined requests are answered in their order: {answer}");
     for request in [
@@ -152,14 +152,14 @@ async fn answers_unusual_but_valid_requests() {
         "POST /echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab",
         "POST /echo/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab",
     ] {
-        let answer = exchange_raw(&rig, request.as_bytes()).await;
+        let answer = exchange_raw(&fixture, request.as_bytes()).await;
         assert_eq!(response_status(&answer), 200, "{request:?}: {answer}");
     }
 }
 
 #[tokio::test]
 async fn no_path_bypasses_another_routes_rules() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for (path, code) in [
         ("//admin/x", "path-ambiguous"),
         ("/;/admin/x", "path-ambiguous"),
@@ -178,18 +178,18 @@ async fn no_path_bypasses_another_routes_rules() {
         ("/echo/%%32e%%32e/admin/x", "path-bad-escape"),
     ] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let answer = exchange_raw(&rig, request.as_bytes()).await;
+        let answer = exchange_raw(&fixture, request.as_bytes()).await;
         assert_eq!(response_status(&answer), 400, "{path}: {answer}");
         assert!(answer.contains(code), "{path}: {answer}");
     }
     for path in ["/echo/a%20b", "/echo/a//b", "/echo/a;v=1", "/echo/a%2fb", "/echo/%25", "/admin/%61"] {
-        assert_eq!(rig.send_request(get(path)).await.status(), StatusCode::OK, "{path}");
+        assert_eq!(fixture.send_request(get(path)).await.status(), StatusCode::OK, "{path}");
     }
 }
 
 #[tokio::test]
 async fn routes_services_and_log_use_the_same_form_of_a_target() {
-    let rig = GatewayFixture::new(CONFIG).await;
+    let fixture = GatewayFixture::new(CONFIG).await;
     for (path, service, route) in [
         ("/%61dmin/%7Eann", "/admin/~ann", "/admin/*"),
         ("/echo/caf\u{e9}?q=\u{9b}", "/caf%C3%A9?q=%C2%9B", "/echo/*"),
@@ -197,12 +197,12 @@ async fn routes_services_and_log_use_the_same_form_of_a_target() {
         ("/echo/\u{85}\u{202e}", "/%C2%85%E2%80%AE", "/echo/*"),
     ] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let answer = exchange_raw(&rig, request.as_bytes()).await;
+        let answer = exchange_raw(&fixture, request.as_bytes()).await;
         assert!(answer.contains(&format!("\"path\":\"{service}\"")), "{route} {path}: {answer}");
-        let answer = rig.send_http2(get(path)).await;
+        let answer = fixture.send_http2(get(path)).await;
         assert_eq!(answer.json()["path"], service, "{route} {path}");
     }
-    let log = rig.end().await.log;
+    let log = fixture.end().await.log;
     assert_eq!(log.matches("\"route\":\"/admin/*\"").count(), 2, "{log}");
     assert_eq!(log.matches("\"path\":\"/echo/caf%C3%A9\"").count(), 2, "{log}");
     assert!(log.is_ascii(), "{log}");
@@ -211,21 +211,21 @@ async fn routes_services_and_log_use_the_same_form_of_a_target() {
 #[tokio::test]
 async fn routes_outside_of_ascii_match_any_encoding_of_their_path() {
     let config = CONFIG.replace("/echo/*", "/caf\u{e9}/*");
-    let rig = GatewayFixture::new(&config).await;
+    let fixture = GatewayFixture::new(&config).await;
     for path in ["/caf\u{e9}/x", "/caf%C3%A9/x", "/%63af%C3%A9/x"] {
-        let answer = rig.send_request(get(path)).await;
+        let answer = fixture.send_request(get(path)).await;
         assert_eq!(answer.json()["path"], "/x", "{path}");
     }
 }
 
 #[tokio::test]
 async fn a_tls_port_answers_clear_text_with_an_error() {
-    let (rig, certificate) = GatewayFixture::with_tls(CONFIG).await;
-    let answer = exchange_raw(&rig, b"GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    let (fixture, certificate) = GatewayFixture::with_tls(CONFIG).await;
+    let answer = exchange_raw(&fixture, b"GET /echo/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert_eq!(response_status(&answer), 400, "{answer}");
     assert!(answer.contains("tls-required"), "{answer}");
     for (protocol, version) in [("h2", Version::HTTP_2), ("http/1.1", Version::HTTP_11)] {
-        let answer = rig.send_tls(&certificate, protocol, get("/echo/x")).await;
+        let answer = fixture.send_tls(&certificate, protocol, get("/echo/x")).await;
         assert_eq!((answer.status(), answer.version()), (StatusCode::OK, version));
     }
 }

@@ -189,7 +189,10 @@ fn check_interface(schema: &SubgraphSchema<'_>, name: &str, of: &SubgraphType<'_
     for (other_name, other) in implementations.filter(|(_, other)| other.kind == SubgraphTypeKind::Object) {
         let lacks = |key: &&super::model::EntityKey| {
             key.is_resolvable
-                && !other.keys.iter().any(|known| known.fields.selection.is_same(&key.fields.selection))
+                && !other
+                    .keys
+                    .iter()
+                    .any(|entity_key| entity_key.fields.selection.is_same(&key.fields.selection))
         };
         for key in of.keys.iter().filter(lacks) {
             let fields = &key.fields.text;

@@ -40,8 +40,8 @@ pub(super) fn merge_fields<'a>(
 ) -> IndexMap<&'a str, MergedField<'a>> {
     let mut all: IndexMap<&'a str, Vec<(usize, &SubgraphField<'a>)>> = IndexMap::new();
     for (source, of) in each {
-        for (field, found) in &of.fields {
-            all.entry(field).or_default().push((*source, found));
+        for (field, subgraph_field) in &of.fields {
+            all.entry(field).or_default().push((*source, subgraph_field));
         }
     }
     let owner = MergedOwner { name, kind, definitions: each };
@@ -68,14 +68,15 @@ impl<'a> MergedOwner<'_, 'a> {
             let others = found.iter().filter(|&&(other, _)| other != source);
             others.filter_map(|(_, field)| field.overrides.as_ref()).find(|by| by.from_service == **service)
         };
-        let found: Vec<_> = found
+        let fields: Vec<_> = found
             .iter()
             .map(|&(source, field)| SourceField { source, field, overridden_by: overriding(source) })
             .collect();
-        check_override_cycle(merger, &at, &found);
-        let resolved: Vec<_> = found.iter().filter(|found| found.is_resolved()).copied().collect();
+        check_override_cycle(merger, &at, &fields);
+        let resolved: Vec<_> =
+            fields.iter().filter(|source_field| source_field.is_resolved()).copied().collect();
         if resolved.is_empty() && !self.has_interface_object_field(merger, name) {
-            let services = merger.services(found.iter().map(|found| found.source));
+            let services = merger.services(fields.iter().map(|found| found.source));
             let message = format!(
                 "\"{at}\" is external in every service that has it: {}.",
                 quote_names(services.iter().map(|name| &***name))
@@ -88,10 +89,10 @@ impl<'a> MergedOwner<'_, 'a> {
         {
             self.check_sharing(merger, name, &at, &resolved);
         }
-        let given = if resolved.is_empty() { &found } else { &resolved };
-        let mut merged = merge_definitions(merger, &at, given);
-        check_externals(merger, &at, &merged, found.iter().filter(|found| found.field.is_external));
-        merged.join = self.join_fields(merger, &merged, &found);
+        let source_fields = if resolved.is_empty() { &fields } else { &resolved };
+        let mut merged = merge_definitions(merger, &at, source_fields);
+        check_externals(merger, &at, &merged, fields.iter().filter(|found| found.field.is_external));
+        merged.join = self.join_fields(merger, &merged, &fields);
         merged
     }
 
@@ -114,7 +115,7 @@ impl<'a> MergedOwner<'_, 'a> {
         };
         let mut sharing: Vec<(usize, &SubgraphField<'a>)> = resolved
             .iter()
-            .filter(|found| is_counted(found.source) && found.overridden_by.is_none())
+            .filter(|source_field| is_counted(source_field.source) && source_field.overridden_by.is_none())
             .map(|found| (found.source, found.field))
             .collect();
         let is_refused = |field: &SubgraphField<'_>| !field.is_shareable && !field.usage.by_key;
@@ -142,10 +143,10 @@ impl<'a> MergedOwner<'_, 'a> {
         &self,
         merger: &SchemaMerger<'_, 'a>,
         merged: &MergedField<'a>,
-        found: &[SourceField<'_, 'a>],
+        fields: &[SourceField<'_, 'a>],
     ) -> Vec<JoinField<'a>> {
         let joins: Vec<JoinField<'a>> =
-            found.iter().filter_map(|found| join_field(merger, merged, found)).collect();
+            fields.iter().filter_map(|field| join_field(merger, merged, field)).collect();
         let sources = if self.name == "Query" { merger.schemas.len() } else { self.definitions.len() };
         if joins.len() == sources && joins.iter().all(JoinField::is_plain) { Vec::new() } else { joins }
     }
@@ -154,10 +155,10 @@ impl<'a> MergedOwner<'_, 'a> {
 fn join_field<'a>(
     merger: &SchemaMerger<'_, 'a>,
     merged: &MergedField<'a>,
-    found: &SourceField<'_, 'a>,
+    source_field: &SourceField<'_, 'a>,
 ) -> Option<JoinField<'a>> {
-    let SourceField { source, field, overridden_by } = *found;
-    if found.is_overridden() && !field.is_external && !field.usage.is_used() {
+    let SourceField { source, field, overridden_by } = *source_field;
+    if source_field.is_overridden() && !field.is_external && !field.usage.is_used() {
         return None;
     }
     let is_known = |from: &str| merger.schemas.iter().any(|schema| *schema.name == *from);
@@ -171,33 +172,33 @@ fn join_field<'a>(
         provides: field.provides.as_ref().map(|set| set.text.clone()),
         overrides: overrides.map(|overrides| overrides.from_service.clone()),
         label,
-        is_used_overridden: found.is_overridden() && !field.is_external,
+        is_used_overridden: source_field.is_overridden() && !field.is_external,
     })
 }
 
 fn merge_definitions<'a>(
     merger: &mut SchemaMerger<'_, 'a>,
     at: &str,
-    given: &[SourceField<'_, 'a>],
+    fields: &[SourceField<'_, 'a>],
 ) -> MergedField<'a> {
     let mut shown = ElementMetadata::default();
     // The description comes from the service that overrides the field, if there is one.
     let (first, rest): (Vec<&SourceField<'_, 'a>>, Vec<_>) =
-        given.iter().partition(|found| found.field.overrides.is_some());
-    first.into_iter().chain(rest).for_each(|found| shown.merge(&found.field.metadata));
-    let widest = merger.relations.most_general(given.iter().map(|found| &found.field.type_ref)).cloned();
+        fields.iter().partition(|field| field.field.overrides.is_some());
+    first.into_iter().chain(rest).for_each(|source_field| shown.merge(&source_field.field.metadata));
+    let widest = merger.relations.most_general(fields.iter().map(|found| &found.field.type_ref)).cloned();
     let of = widest.unwrap_or_else(|| {
         let said = |found: &SourceField<'_, 'a>| {
             format!("{} in \"{}\"", found.field.type_ref, merger.service(found.source))
         };
-        let said: Vec<String> = given.iter().map(said).collect();
-        let services = merger.services(given.iter().map(|found| found.source));
+        let said: Vec<String> = fields.iter().map(said).collect();
+        let services = merger.services(fields.iter().map(|found| found.source));
         let message = format!("The type of \"{at}\" is {}.", said.join(", but "));
         let hint = "give it the same type in all services, or types that are subtypes of each other";
         merger.errors.report(CompositionErrorKind::FieldTypeMismatch, &services, at, message, hint);
-        given[0].field.type_ref.clone()
+        fields[0].field.type_ref.clone()
     });
-    let arguments: Vec<_> = given.iter().map(|found| (found.source, &found.field.arguments)).collect();
+    let arguments: Vec<_> = fields.iter().map(|found| (found.source, &found.field.arguments)).collect();
     let arguments = inputs::merge_common(merger, InputKind::Argument, &arguments, |argument| {
         format!("{at}({argument}:)")
     });
@@ -256,21 +257,21 @@ fn check_externals<'f, 'a: 'f>(
 }
 
 /// Checks that overrides do not form a cycle.
-fn check_override_cycle(merger: &mut SchemaMerger<'_, '_>, at: &str, found: &[SourceField<'_, '_>]) {
+fn check_override_cycle(merger: &mut SchemaMerger<'_, '_>, at: &str, fields: &[SourceField<'_, '_>]) {
     let next = |source: usize| {
-        let overrides = found.iter().find(|found| found.source == source)?.field.overrides.as_ref()?;
-        found
+        let overrides = fields.iter().find(|field| field.source == source)?.field.overrides.as_ref()?;
+        fields
             .iter()
-            .find(|found| **merger.service(found.source) == *overrides.from_service)
+            .find(|source_field| **merger.service(source_field.source) == *overrides.from_service)
             .map(|found| found.source)
     };
     let is_circle = |start: usize| {
         std::iter::successors(next(start), |&source| next(source))
-            .take(found.len())
+            .take(fields.len())
             .any(|source| source == start)
     };
     let circle: Vec<usize> =
-        found.iter().map(|found| found.source).filter(|&source| is_circle(source)).collect();
+        fields.iter().map(|found| found.source).filter(|&source| is_circle(source)).collect();
     if circle.len() > 1 {
         let services = merger.services(circle);
         let by = quote_names(services.iter().map(|name| &***name));

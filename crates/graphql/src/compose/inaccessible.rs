@@ -82,13 +82,13 @@ impl<'a> HiddenElements<'_, 'a> {
     }
 
     fn check_fields(&mut self, name: &str, of: &MergedType<'a>) {
-        for (field, found) in &of.fields {
+        for (field, merged_field) in &of.fields {
             let at = format!("{name}.{field}");
             let of_interface = of.interfaces.iter().find(|interface| {
                 let field = self.types.get(**interface).and_then(|of| of.fields.get(field));
                 self.is_visible(interface) && field.is_some_and(|field| !field.metadata.is_inaccessible)
             });
-            if found.metadata.is_inaccessible {
+            if merged_field.metadata.is_inaccessible {
                 if let Some(interface) = of_interface {
                     let message = format!(
                         "\"{at}\" is inaccessible, but the interface's \"{interface}.{field}\" is not."
@@ -103,8 +103,8 @@ impl<'a> HiddenElements<'_, 'a> {
                 }
                 continue;
             }
-            self.check_reference(&at, name, &found.type_ref);
-            for (argument, input) in &found.arguments {
+            self.check_reference(&at, name, &merged_field.type_ref);
+            for (argument, input) in &merged_field.arguments {
                 self.check_input(name, &format!("{at}({argument}:)"), input);
             }
         }
@@ -149,14 +149,14 @@ impl<'a> HiddenElements<'_, 'a> {
     }
 
     fn uses_inaccessible(&self, value: &SchemaValue<'_>, of: &TypeRef<'_>) -> bool {
-        let Some(found) = self.types.get(of.name()) else { return false };
+        let Some(merged_type) = self.types.get(of.name()) else { return false };
         match value {
             AstValue::Enum(value) => {
-                found.values.get(*value).is_some_and(|value| value.metadata.is_inaccessible)
+                merged_type.values.get(*value).is_some_and(|value| value.metadata.is_inaccessible)
             }
             AstValue::List(items) => items.iter().any(|item| self.uses_inaccessible(item, of)),
             AstValue::Object(members) => members.iter().any(|(name, value)| {
-                found.inputs.get(*name).is_some_and(|input| {
+                merged_type.inputs.get(*name).is_some_and(|input| {
                     input.input.metadata.is_inaccessible
                         || self.uses_inaccessible(value, &input.input.type_ref)
                 })

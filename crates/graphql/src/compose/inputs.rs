@@ -44,7 +44,7 @@ pub(super) fn merge_input_fields<'a>(
 /// Merges the inputs that all sources have.
 pub(super) fn merge_common<'a>(
     merger: &mut SchemaMerger<'_, 'a>,
-    what: InputKind,
+    kind: InputKind,
     each: &[(usize, &IndexMap<&'a str, SubgraphInput<'a>>)],
     coordinate: impl Fn(&str) -> String,
 ) -> IndexMap<&'a str, SubgraphInput<'a>> {
@@ -57,9 +57,9 @@ pub(super) fn merge_common<'a>(
     let mut merged = IndexMap::with_capacity(all.len());
     for (name, found) in all {
         if found.len() == each.len() {
-            merged.insert(name, merge_input(merger, what, &coordinate(name), &found));
+            merged.insert(name, merge_input(merger, kind, &coordinate(name), &found));
         } else if found.iter().any(|(_, input)| input.is_required()) {
-            report_missing(merger, what, &coordinate(name), each.iter().map(|&(source, _)| source), &found);
+            report_missing(merger, kind, &coordinate(name), each.iter().map(|&(source, _)| source), &found);
         }
     }
     merged
@@ -67,7 +67,7 @@ pub(super) fn merge_common<'a>(
 
 fn merge_input<'a>(
     merger: &mut SchemaMerger<'_, 'a>,
-    what: InputKind,
+    kind: InputKind,
     coordinate: &str,
     found: &[(usize, &SubgraphInput<'a>)],
 ) -> SubgraphInput<'a> {
@@ -75,7 +75,7 @@ fn merge_input<'a>(
     found.iter().for_each(|(_, input)| shown.merge(&input.metadata));
     let narrowest = merger.relations.most_specific(found.iter().map(|(_, input)| &input.type_ref)).cloned();
     let of = narrowest.unwrap_or_else(|| {
-        let code = if what == InputKind::Argument {
+        let code = if kind == InputKind::Argument {
             CompositionErrorKind::FieldArgumentTypeMismatch
         } else {
             CompositionErrorKind::FieldTypeMismatch
@@ -86,7 +86,7 @@ fn merge_input<'a>(
     });
     let default = merge_defaults(found);
     if default == MergedDefault::Conflicting {
-        let code = if what == InputKind::Argument {
+        let code = if kind == InputKind::Argument {
             CompositionErrorKind::FieldArgumentDefaultMismatch
         } else {
             CompositionErrorKind::InputFieldDefaultMismatch
@@ -163,7 +163,7 @@ fn report_difference<'a>(
 
 fn report_missing<'a>(
     merger: &mut SchemaMerger<'_, 'a>,
-    what: InputKind,
+    kind: InputKind,
     coordinate: &str,
     all: impl Iterator<Item = usize> + Clone,
     found: &[(usize, &SubgraphInput<'a>)],
@@ -175,7 +175,7 @@ fn report_missing<'a>(
         quote_names(required.map(|&(source, _)| &**merger.service(source))),
         quote_names(all.clone().filter(|&source| !has(source)).map(|source| &**merger.service(source))),
     );
-    let code = match what {
+    let code = match kind {
         InputKind::Argument => CompositionErrorKind::RequiredArgumentMissingInSomeSubgraph,
         InputKind::Field => CompositionErrorKind::RequiredInputFieldMissingInSomeSubgraph,
     };

@@ -72,15 +72,16 @@ impl<'a> JoinDirectives<'_, 'a> {
 
     fn check_definition(&mut self, of: &DirectivesByService<'a>) {
         let (of_type, directives) = (type_name(of), type_directives(of));
-        let place = DirectiveTarget { coordinate: of_type, owner: of_type, value_type: None };
-        directives.iter().for_each(|directive| self.check_directive(place, directive));
+        let target = DirectiveTarget { coordinate: of_type, owner: of_type, value_type: None };
+        directives.iter().for_each(|directive| self.check_directive(target, directive));
         for field in type_fields(of) {
             let (coordinate, value) =
                 (format!("{of_type}.{}", field.name), innermost_type(&field.field_type));
             self.check_type_exists(&coordinate, value, field.position);
             field.arguments.iter().for_each(|argument| self.check_input(&coordinate, argument));
-            let place = DirectiveTarget { coordinate: &coordinate, owner: of_type, value_type: Some(value) };
-            field.directives.iter().for_each(|directive| self.check_directive(place, directive));
+            let directive_target =
+                DirectiveTarget { coordinate: &coordinate, owner: of_type, value_type: Some(value) };
+            field.directives.iter().for_each(|directive| self.check_directive(directive_target, directive));
         }
         match of {
             TypeDefinition::InputObject(of) => {
@@ -88,7 +89,7 @@ impl<'a> JoinDirectives<'_, 'a> {
             }
             TypeDefinition::Enum(of) => {
                 for value in &of.values {
-                    value.directives.iter().for_each(|directive| self.check_directive(place, directive));
+                    value.directives.iter().for_each(|directive| self.check_directive(target, directive));
                 }
             }
             TypeDefinition::Union(of) => {
@@ -101,8 +102,8 @@ impl<'a> JoinDirectives<'_, 'a> {
     fn check_input(&mut self, owner: &str, input: &InputValue<'a, &'a str>) {
         let coordinate = format!("{owner}.{}", input.name);
         self.check_type_exists(&coordinate, innermost_type(&input.value_type), input.position);
-        let place = DirectiveTarget { coordinate: &coordinate, owner, value_type: None };
-        input.directives.iter().for_each(|directive| self.check_directive(place, directive));
+        let target = DirectiveTarget { coordinate: &coordinate, owner, value_type: None };
+        input.directives.iter().for_each(|directive| self.check_directive(target, directive));
     }
 
     fn check_type_exists(&mut self, coordinate: &str, named: &str, position: Pos) {
@@ -112,12 +113,12 @@ impl<'a> JoinDirectives<'_, 'a> {
         }
     }
 
-    fn check_directive(&mut self, place: DirectiveTarget<'_>, directive: &AppliedDirectives<'a>) {
+    fn check_directive(&mut self, target: DirectiveTarget<'_>, directive: &AppliedDirectives<'a>) {
         let Some(kind) = directive.name.strip_prefix("join__") else { return };
         let said = |name: &str| string_value(directive_argument(directive, name));
         let graphs = self.graphs;
         let mut wrong = |code: CompositionErrorKind, what: &str| {
-            self.report_error(code, place.coordinate, what, directive.position)
+            self.report_error(code, target.coordinate, what, directive.position)
         };
         let graph = directive_argument(directive, "graph").and_then(|graph| match graph {
             Value::Enum(name) => Some(*name),
@@ -162,16 +163,16 @@ impl<'a> JoinDirectives<'_, 'a> {
                     format!("has @{} of \"{other}\", which is not a valid {argument} here", directive.name);
                 self.report_error(
                     CompositionErrorKind::InvalidGraphql,
-                    place.coordinate,
+                    target.coordinate,
                     &what,
                     directive.position,
                 );
             }
         }
         for (argument, code, of) in [
-            ("key", CompositionErrorKind::KeyInvalidFields, Some(place.owner)),
-            ("requires", CompositionErrorKind::RequiresInvalidFields, Some(place.owner)),
-            ("provides", CompositionErrorKind::ProvidesInvalidFields, place.value_type),
+            ("key", CompositionErrorKind::KeyInvalidFields, Some(target.owner)),
+            ("requires", CompositionErrorKind::RequiresInvalidFields, Some(target.owner)),
+            ("provides", CompositionErrorKind::ProvidesInvalidFields, target.value_type),
         ] {
             let (Some(fields), Some(of)) = (said(argument), of) else { continue };
             let why = FieldSetSelection::parse(fields)
@@ -179,7 +180,7 @@ impl<'a> JoinDirectives<'_, 'a> {
                 .err();
             if let Some(why) = why {
                 let what = format!("has the {argument} \"{fields}\", which {why}");
-                self.report_error(code, place.coordinate, &what, directive.position);
+                self.report_error(code, target.coordinate, &what, directive.position);
             }
         }
     }

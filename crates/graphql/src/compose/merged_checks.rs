@@ -27,8 +27,8 @@ pub(super) fn check_merged_types<'a>(
     }
     for (name, of) in types {
         for interface in &of.interfaces {
-            if let Some(found) = types.get(interface) {
-                check_implements(schemas, relations, (name, of), (interface, found), errors);
+            if let Some(merged_type) = types.get(interface) {
+                check_implements(schemas, relations, (name, of), (interface, merged_type), errors);
             }
         }
         if of.kind == SubgraphTypeKind::Interface {
@@ -52,7 +52,7 @@ fn check_implements<'a>(
         };
         schemas.iter().filter(has).map(|schema| &schema.name).collect()
     };
-    for (field, wanted) in &wanted.fields {
+    for (field, merged_field) in &wanted.fields {
         let at = format!("{name}.{field}");
         let by = having(interface, field);
         let listed_by = quote_names(by.iter().map(|name| &***name));
@@ -69,10 +69,10 @@ fn check_implements<'a>(
             );
             continue;
         };
-        if !relations.is_subtype(&found.type_ref, &wanted.type_ref) {
+        if !relations.is_subtype(&found.type_ref, &merged_field.type_ref) {
             let message = format!(
                 "\"{at}\" is of type {}, which is incompatible with \"{interface}.{field}\": {}.",
-                found.type_ref, wanted.type_ref
+                found.type_ref, merged_field.type_ref
             );
             errors.report(
                 CompositionErrorKind::InvalidGraphql,
@@ -143,8 +143,8 @@ fn check_interface_keys(
         types.iter().filter(|(_, of)| of.kind == SubgraphTypeKind::Object && of.interfaces.contains(name));
     let all: Vec<&str> = all.map(|(name, _)| *name).collect();
     for schema in of.sources.iter().map(|&source| &schemas[source]) {
-        let Some(found) = schema.types.get(name) else { continue };
-        if found.is_interface_object || !found.keys.iter().any(|key| key.is_resolvable) {
+        let Some(subgraph_type) = schema.types.get(name) else { continue };
+        if subgraph_type.is_interface_object || !subgraph_type.keys.iter().any(|key| key.is_resolvable) {
             continue;
         }
         let knows = |other: &&&str| schema.types.get(**other).is_some_and(|of| of.interfaces.contains(name));

@@ -120,17 +120,17 @@ impl<'a> SchemaPrinter<'_, 'a> {
             if name == "Query" { (0..self.schemas.len()).collect() } else { of.sources.clone() };
         for source in all {
             let graph = &self.schemas[source].graph;
-            let found = self.schemas[source].types.get(name);
+            let subgraph_type = self.schemas[source].types.get(name);
             let plain = || format!("  @join__type(graph: {graph})");
-            let directives = match found {
+            let directives = match subgraph_type {
                 Some(found) if !found.keys.is_empty() => join_type_directives(graph, found),
                 _ => plain(),
             };
             let _ = write!(self.out, "\n{directives}");
-            for interface in found.iter().flat_map(|found| &found.interfaces) {
+            for interface in subgraph_type.iter().flat_map(|found| &found.interfaces) {
                 let _ = write!(self.out, "\n  @join__implements(graph: {graph}, interface: \"{interface}\")");
             }
-            for member in found.iter().flat_map(|found| &found.members) {
+            for member in subgraph_type.iter().flat_map(|found| &found.members) {
                 let _ = write!(self.out, "\n  @join__unionMember(graph: {graph}, member: \"{member}\")");
             }
         }

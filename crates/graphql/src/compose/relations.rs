@@ -40,8 +40,8 @@ impl<'a> TypeRelations<'a> {
     }
 
     /// Whether every value of the first type is also a value of the second.
-    pub(super) fn is_subtype(&self, one: &TypeRef<'_>, other: &TypeRef<'_>) -> bool {
-        match (one, other) {
+    pub(super) fn is_subtype(&self, type_ref: &TypeRef<'_>, other: &TypeRef<'_>) -> bool {
+        match (type_ref, other) {
             (TypeRef::NonNull(one), TypeRef::NonNull(other)) | (TypeRef::List(one), TypeRef::List(other)) => {
                 self.is_subtype(one, other)
             }

@@ -34,7 +34,7 @@ pub(super) fn check_satisfiability<'a>(
     // A field that is overridden for a percentage of the requests must be reachable with and without the
     // override.
     for is_overridden in if has_labels { [true, false].as_slice() } else { &[true] } {
-        let mut reach = Satisfiability {
+        let mut satisfiability = Satisfiability {
             schemas,
             types,
             is_overridden: *is_overridden,
@@ -43,8 +43,8 @@ pub(super) fn check_satisfiability<'a>(
             reported: told,
             satisfied_cache: RefCell::default(),
         };
-        reach.check_all(errors);
-        told = reach.reported;
+        satisfiability.check_all(errors);
+        told = satisfiability.reported;
     }
 }
 
@@ -147,21 +147,23 @@ impl<'s, 'a> Satisfiability<'s, 'a> {
         let ReachState { type_index: of, services: places, .. } = &self.states[index];
         let of = *of;
         let Some((&name, merged)) = self.types.get_index(of) else { return };
-        let places = self.reachable_services(name, places, 0);
+        let reachable_services = self.reachable_services(name, places, 0);
         let (mut next, mut missed) = (Vec::new(), Vec::new());
         for (&field, _) in merged.fields.iter().filter(|(_, field)| !field.metadata.is_inaccessible) {
-            let found: Vec<ReachableService<'s>> =
-                places.iter().filter_map(|place| self.resolve_field(name, field, place)).collect();
+            let found: Vec<ReachableService<'s>> = reachable_services
+                .iter()
+                .filter_map(|service| self.resolve_field(name, field, service))
+                .collect();
             if found.is_empty() && self.reported.insert((of, field)) {
                 missed.push(field);
             }
             next.push((field, found));
         }
         error_messages::report_fields(self, index, name, &missed, errors);
-        let knows_type = |place: &ReachableService<'_>| {
-            name == "Query" || self.schemas[place.source].types.contains_key(name)
+        let knows_type = |reachable_service: &ReachableService<'_>| {
+            name == "Query" || self.schemas[reachable_service.source].types.contains_key(name)
         };
-        if !places.iter().any(knows_type) && self.reported.insert((of, "__typename")) {
+        if !reachable_services.iter().any(knows_type) && self.reported.insert((of, "__typename")) {
             error_messages::report_unknown_type(self, index, name, errors);
         }
         for (field, found) in next {
@@ -179,13 +181,13 @@ impl<'s, 'a> Satisfiability<'s, 'a> {
     fn reachable_services(
         &self,
         name: &str,
-        places: &[ReachableService<'s>],
+        services: &[ReachableService<'s>],
         depth: usize,
     ) -> Vec<ReachableService<'s>> {
-        let mut reached = places.to_vec();
+        let mut reached = services.to_vec();
         if name == "Query" {
-            let all =
-                (0..self.schemas.len()).filter(|source| !reached.iter().any(|place| place.source == *source));
+            let all = (0..self.schemas.len())
+                .filter(|source| !reached.iter().any(|service| service.source == *source));
             reached.extend(all.map(ReachableService::without_provided).collect::<Vec<_>>());
             return reached;
         }
@@ -196,7 +198,9 @@ impl<'s, 'a> Satisfiability<'s, 'a> {
         loop {
             let before = rest.len();
             rest.retain(|&(source, key)| {
-                if reached.iter().any(|place| place.source == source && place.provided.is_empty()) {
+                if reached.iter().any(|reachable_service| {
+                    reachable_service.source == source && reachable_service.provided.is_empty()
+                }) {
                     return false;
                 }
                 let is_new = self.can_resolve_all(name, key, &reached, depth + 1);
@@ -238,30 +242,32 @@ impl<'s, 'a> Satisfiability<'s, 'a> {
     fn can_resolve_all(
         &self,
         name: &str,
-        wanted: &FieldSetSelection,
-        places: &[ReachableService<'s>],
+        selection: &FieldSetSelection,
+        services: &[ReachableService<'s>],
         depth: usize,
     ) -> bool {
-        wanted.0.iter().all(|picked| match picked {
+        selection.0.iter().all(|picked| match picked {
             SelectedElement::InlineFragment { type_condition: of, below } => {
                 of.as_deref().is_some_and(|of| !self.may_be_type(name, of))
-                    || self.can_resolve_all(name, below, places, depth)
+                    || self.can_resolve_all(name, below, services, depth)
             }
             SelectedElement::Field { name: field, .. } if &**field == "__typename" => true,
             SelectedElement::Field { name: field, subselection: below, .. } => {
-                let found: Vec<ReachableService<'s>> =
-                    places.iter().filter_map(|place| self.resolve_field(name, field, place)).collect();
-                !found.is_empty()
+                let reachable_services: Vec<ReachableService<'s>> =
+                    services.iter().filter_map(|service| self.resolve_field(name, field, service)).collect();
+                !reachable_services.is_empty()
                     && (below.0.is_empty()
-                        || self.possible_objects(name, field, found).iter().all(|(of, places)| {
-                            let name = self.types.get_index(*of).map_or("", |(name, _)| name);
-                            self.can_resolve_all(
-                                name,
-                                below,
-                                &self.reachable_services(name, places, depth + 1),
-                                depth,
-                            )
-                        }))
+                        || self.possible_objects(name, field, reachable_services).iter().all(
+                            |(of, places)| {
+                                let name = self.types.get_index(*of).map_or("", |(name, _)| name);
+                                self.can_resolve_all(
+                                    name,
+                                    below,
+                                    &self.reachable_services(name, places, depth + 1),
+                                    depth,
+                                )
+                            },
+                        ))
             }
         })
     }
@@ -278,29 +284,29 @@ impl<'s, 'a> Satisfiability<'s, 'a> {
         &self,
         name: &str,
         field: &str,
-        place: &ReachableService<'s>,
+        service: &ReachableService<'s>,
     ) -> Option<ReachableService<'s>> {
-        let mut provided: Vec<ProvidedSelection<'s>> = place
+        let mut provided: Vec<ProvidedSelection<'s>> = service
             .provided
             .iter()
             .filter_map(|ProvidedSelection(of)| self.find_subselection(name, of, field))
             .map(ProvidedSelection)
             .collect();
         let is_provided = !provided.is_empty();
-        let (view, found) = self
-            .type_views(name, place.source)
+        let (view, subgraph_field) = self
+            .type_views(name, service.source)
             .into_iter()
             .find_map(|(view, of)| Some((view, of.fields.get(field)?)))?;
-        if !is_provided && !self.is_resolved(view, field, place.source) {
+        if !is_provided && !self.is_resolved(view, field, service.source) {
             return None;
         }
-        if let Some(requires) = found.requires.as_ref().filter(|_| !is_provided) {
-            self.is_satisfied(name, &requires.selection, place).then_some(())?;
+        if let Some(requires) = subgraph_field.requires.as_ref().filter(|_| !is_provided) {
+            self.is_satisfied(name, &requires.selection, service).then_some(())?;
         }
-        provided.extend(found.provides.as_ref().map(|set| ProvidedSelection(&set.selection)));
+        provided.extend(subgraph_field.provides.as_ref().map(|set| ProvidedSelection(&set.selection)));
         provided.retain(|ProvidedSelection(of)| !of.0.is_empty());
         provided.sort_unstable();
-        Some(ReachableService { source: place.source, provided })
+        Some(ReachableService { source: service.source, provided })
     }
 
     /// Whether the required fields of an object can be resolved, starting from the field's service. A field
@@ -309,15 +315,15 @@ impl<'s, 'a> Satisfiability<'s, 'a> {
         &self,
         name: &str,
         requires: &'s FieldSetSelection,
-        place: &ReachableService<'s>,
+        service: &ReachableService<'s>,
     ) -> bool {
-        let question = (self.types.get_index_of(name), ProvidedSelection(requires), place.clone());
+        let question = (self.types.get_index_of(name), ProvidedSelection(requires), service.clone());
         if let Some(&known) = self.satisfied_cache.borrow().get(&question) {
             return known;
         }
         self.satisfied_cache.borrow_mut().insert(question.clone(), false);
-        let places = self.reachable_services(name, std::slice::from_ref(place), 0);
-        let is_satisfied = self.can_resolve_all(name, requires, &places, 0);
+        let services = self.reachable_services(name, std::slice::from_ref(service), 0);
+        let is_satisfied = self.can_resolve_all(name, requires, &services, 0);
         self.satisfied_cache.borrow_mut().insert(question, is_satisfied);
         is_satisfied
     }
@@ -352,14 +358,14 @@ impl<'s, 'a> Satisfiability<'s, 'a> {
         &self,
         name: &str,
         field: &str,
-        found: Vec<ReachableService<'s>>,
+        services: Vec<ReachableService<'s>>,
     ) -> HashMap<usize, Vec<ReachableService<'s>>> {
         let mut objects: HashMap<usize, Vec<ReachableService<'s>>> = HashMap::new();
-        for place in found {
-            let views = self.type_views(name, place.source);
+        for service in services {
+            let views = self.type_views(name, service.source);
             let Some(of) = views.iter().find_map(|(_, of)| of.fields.get(field)) else { continue };
-            for object in self.possible_types(of, place.source) {
-                objects.entry(object).or_default().push(place.clone());
+            for object in self.possible_types(of, service.source) {
+                objects.entry(object).or_default().push(service.clone());
             }
         }
         objects

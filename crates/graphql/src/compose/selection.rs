@@ -34,8 +34,8 @@ impl FieldSetSelection {
 
     /// Whether both select the same fields, in any order.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let holds = |all: &Self, one: &SelectedElement| {
-            all.0.iter().any(|picked| match (picked, one) {
+        let holds = |all: &Self, element: &SelectedElement| {
+            all.0.iter().any(|picked| match (picked, element) {
                 (
                     SelectedElement::Field { name, subselection: below, .. },
                     SelectedElement::Field { name: other, subselection: others, .. },

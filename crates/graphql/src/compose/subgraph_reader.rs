@@ -212,17 +212,17 @@ impl<'a> SubgraphReader<'_, 'a> {
             );
             return None;
         }
-        let known = match self.types.entry(usual) {
+        let subgraph_type = match self.types.entry(usual) {
             Entry::Occupied(mut known) => known.insert(SubgraphType::new(kind)),
             Entry::Vacant(place) => {
                 place.insert(SubgraphType::new(kind));
                 SubgraphType::new(kind)
             }
         };
-        if known.kind != kind {
+        if subgraph_type.kind != kind {
             self.report_duplicate(name, "type");
         }
-        Some((usual, known))
+        Some((usual, subgraph_type))
     }
 
     fn standard_name(&self, name: &'a str) -> &'a str {

@@ -53,17 +53,17 @@ type RequestedInputs<'r> = HashMap<Cow<'r, [u8]>, u32, RandomState>;
 pub(super) fn gather_objects(
     objects: ObjectReader<'_>,
     step: &PlanStep,
-    asked: &mut StepRequest,
+    step_request: &mut StepRequest,
     most: usize,
 ) -> Result<(usize, Option<Vec<GatheredObjects>>), TooManyVisits> {
     let visits = VisitAllowance(Cell::new(most));
     let mut gathered = Vec::new();
-    asked.keys = KeyRows::default();
+    step_request.keys = KeyRows::default();
     // Groups with the same alias share one batch.
     let batches = step.groups.iter().map(|group| group.batch + 1).max().unwrap_or(1);
-    asked.representations = (0..batches).map(|_| Vec::new()).collect();
+    step_request.representations = (0..batches).map(|_| Vec::new()).collect();
     let requested = (0..batches).map(|_| RequestedInputs::default()).collect();
-    let mut inputs = InputCollector { objects, visits: &visits, requested, request: asked };
+    let mut inputs = InputCollector { objects, visits: &visits, requested, request: step_request };
     let walk = ObjectWalk { objects, visits: &visits };
     for group in &step.groups {
         let mut numbers = ObjectIndex::default();
@@ -180,10 +180,10 @@ impl<'r> ObjectWalk<'_, 'r> {
         let mut values = vec![SlotValue::Absent; position.slots.len()];
         match (path.start, &*first.slots) {
             (Some((step, group)), [slot]) => {
-                for found in self.objects.results.group_values(step, group) {
+                for value in self.objects.results.group_values(step, group) {
                     self.visits.check()?;
                     self.visits.count(1);
-                    values[*slot] = found;
+                    values[*slot] = value;
                     self.descend(first, rest, &values, see)?;
                 }
                 Ok(())
@@ -199,14 +199,14 @@ impl<'r> ObjectWalk<'_, 'r> {
     fn descend(
         &self,
         level: &GroupPathLevel,
-        rest: &[GroupPathLevel],
+        levels: &[GroupPathLevel],
         values: &[SlotValue<'r>],
         see: &mut dyn FnMut(&[SlotValue<'r>]),
     ) -> Result<(), TooManyVisits> {
         if !self.matches_filter(level, values) {
             return Ok(());
         }
-        let Some((next, rest)) = rest.split_first() else {
+        let Some((next, rest)) = levels.split_first() else {
             see(values);
             return Ok(());
         };
@@ -228,7 +228,7 @@ impl<'r> ObjectWalk<'_, 'r> {
     fn visit_values(
         &self,
         level: &GroupPathLevel,
-        rest: &[GroupPathLevel],
+        levels: &[GroupPathLevel],
         values: &mut [SlotValue<'r>],
         see: &mut dyn FnMut(&[SlotValue<'r>]),
     ) -> Result<(), TooManyVisits> {
@@ -236,7 +236,7 @@ impl<'r> ObjectWalk<'_, 'r> {
         self.visits.count(1);
         if let Some(mut split) = self.objects.lists(values) {
             while split.next(values) {
-                self.visit_values(level, rest, values, see)?;
+                self.visit_values(level, levels, values, see)?;
             }
             return Ok(());
         }
@@ -245,7 +245,7 @@ impl<'r> ObjectWalk<'_, 'r> {
         if values.iter().any(is_object) {
             let position = &self.objects.plan.positions[level.position];
             self.objects.fill_step_results(position, Some(&level.slots), values);
-            self.descend(level, rest, values, see)?;
+            self.descend(level, levels, values, see)?;
         }
         Ok(())
     }

@@ -259,8 +259,8 @@ impl<'s> IntrospectionWriter<'s> {
                 "description" => self.write_json(&field.description.clone().into()),
                 "args" => self.write_inputs(&field.arguments, asked, below),
                 "type" => {
-                    let written = self.type_element(&field.field_type);
-                    self.write_optional(written, below);
+                    let element = self.type_element(&field.field_type);
+                    self.write_optional(element, below);
                 }
                 _ => self.write_deprecation(&field.directives, name),
             },
@@ -268,8 +268,8 @@ impl<'s> IntrospectionWriter<'s> {
                 "name" => self.write_json(&input.name.as_str().into()),
                 "description" => self.write_json(&input.description.clone().into()),
                 "type" => {
-                    let written = self.type_element(&input.value_type);
-                    self.write_optional(written, below);
+                    let schema_element = self.type_element(&input.value_type);
+                    self.write_optional(schema_element, below);
                 }
                 "defaultValue" => self.write_json(&input.default_value.as_ref().map(Value::to_string).into()),
                 _ => self.write_deprecation(&input.directives, name),

@@ -36,11 +36,11 @@ impl<'r> ObjectReader<'r> {
             return made
                 .outcomes
                 .first()
-                .map_or(SlotValue::Absent, |found| self.results.outcome_value(found));
+                .map_or(SlotValue::Absent, |outcome| self.results.outcome_value(outcome));
         }
         let key = group.key_slots.as_slice();
         match made.result_index.get(key, values).and_then(|found| made.outcomes.get(found as usize)) {
-            Some(found) => self.results.outcome_value(found),
+            Some(fetch_outcome) => self.results.outcome_value(fetch_outcome),
             None => self.missing_result(group, values),
         }
     }
@@ -73,8 +73,8 @@ impl<'r> ObjectReader<'r> {
         let all = 0..position.slots.len();
         let mut set = |slot: SlotId| {
             let SlotOrigin::Parent(number) = position.slots[slot].origin else { return };
-            let Some(entry) = parent.slots[number].client_entry(key, ty) else { return };
-            values[slot] = read_field(&entry.lookup, above[number]);
+            let Some(field) = parent.slots[number].client_entry(key, ty) else { return };
+            values[slot] = read_field(&field.lookup, above[number]);
         };
         match slots {
             Some(slots) => slots.iter().copied().for_each(&mut set),
@@ -90,8 +90,8 @@ impl<'r> ObjectReader<'r> {
         slots: Option<&[SlotId]>,
         values: &mut [SlotValue<'r>],
     ) {
-        for (slot, known) in position.slots.iter().enumerate() {
-            if let SlotOrigin::StepResult(step, group) = known.origin
+        for (slot, object_slot) in position.slots.iter().enumerate() {
+            if let SlotOrigin::StepResult(step, group) = object_slot.origin
                 && slots.is_none_or(|slots| slots.contains(&slot))
             {
                 values[slot] = self.step_result(step, group, values);

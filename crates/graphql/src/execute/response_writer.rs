@@ -254,8 +254,8 @@ impl<'r> DataWriter<'r> {
         let Some(document) = self.objects.results.documents.get(document as usize) else { return false };
         let (length, errors) = (self.output.text.len(), self.errors.len());
         let mut copy = ObjectCopy::new(document.text(), self.output.max_bytes);
-        let place = ObjectOrigin { ty, values, base: self.members.len() };
-        let is_copied = copy.copy_members(self, variant, place, node);
+        let origin = ObjectOrigin { ty, values, base: self.members.len() };
+        let is_copied = copy.copy_members(self, variant, origin, node);
         if is_copied {
             copy.flush(&mut self.output.text);
         }
@@ -297,7 +297,7 @@ impl<'r> DataWriter<'r> {
         Some((variant, ty))
     }
 
-    fn write_members(&mut self, variant: &'r ShapeVariant, place: ObjectOrigin<'_, 'r>) -> bool {
+    fn write_members(&mut self, variant: &'r ShapeVariant, origin: ObjectOrigin<'_, 'r>) -> bool {
         self.output.text.push(b'{');
         self.output.steps += variant.steps;
         let start = self.output.text.len();
@@ -309,7 +309,7 @@ impl<'r> DataWriter<'r> {
                 writer.output.text.push(b',');
             }
             writer.output.text.extend_from_slice(&field.member_name);
-            writer.write_field(field, place)
+            writer.write_field(field, origin)
         };
         let is_whole = if variant.has_variable_order {
             self.ordered_fields(variant).into_iter().all(|field| member(self, field))
@@ -338,12 +338,12 @@ impl<'r> DataWriter<'r> {
     }
 
     /// Writes a field's value. Returns false if its null propagates to the object.
-    fn write_field(&mut self, field: &'r ShapeField, place: ObjectOrigin<'_, 'r>) -> bool {
+    fn write_field(&mut self, field: &'r ShapeField, origin: ObjectOrigin<'_, 'r>) -> bool {
         let plan = self.objects.plan;
         let reads = match &field.source {
             FieldSource::Typename => {
                 self.output.text.push(b'"');
-                self.output.text.extend_from_slice(plan.types.name(place.ty).as_bytes());
+                self.output.text.extend_from_slice(plan.types.name(origin.ty).as_bytes());
                 self.output.text.push(b'"');
                 return true;
             }
@@ -353,7 +353,7 @@ impl<'r> DataWriter<'r> {
             FieldSource::Slots(reads) => reads,
         };
         let mut below = self.spare_buffers.pop().unwrap_or_default();
-        let mut value = self.collect_values(field, reads, place, &mut below);
+        let mut value = self.collect_values(field, reads, origin, &mut below);
         self.errors.enter_field(&field.key);
         let is_written = self.write_value(&mut value);
         self.errors.leave();
@@ -382,14 +382,14 @@ impl<'r> DataWriter<'r> {
         &self,
         field: &'r ShapeField,
         reads: &'r [ShapeRead],
-        place: ObjectOrigin<'_, 'r>,
+        origin: ObjectOrigin<'_, 'r>,
         below: &'v mut Vec<SlotValue<'r>>,
     ) -> FieldValue<'v, 'r> {
         let value = |read: &ShapeRead| match read.lookup {
-            FieldLookup::WholeValue => place.values[read.slot].without_error(),
-            FieldLookup::Member(_) => self.members.value(place.base, read.number),
+            FieldLookup::WholeValue => origin.values[read.slot].without_error(),
+            FieldLookup::Member(_) => self.members.value(origin.base, read.number),
         };
-        let mut fitting = reads.iter().filter(|read| allows_type(&read.type_filter, Some(place.ty)));
+        let mut fitting = reads.iter().filter(|read| allows_type(&read.type_filter, Some(origin.ty)));
         if let (Some(_), Some(child)) = (field.shape, field.child_position) {
             below.resize(self.objects.plan.positions[child].slots.len(), SlotValue::Absent);
             for read in fitting {

@@ -41,8 +41,8 @@ impl<'p> ExecutionRun<'p> {
         let mut ready: Vec<StepId> = (0..plan.steps.len()).filter(|step| open[*step] == 0).collect();
         let mut calls = FuturesUnordered::new();
         for step in plan.steps.iter().filter(|step| self.can_prefetch(step)) {
-            let asked = self.prepare_request(step).await;
-            calls.push(source.prefetch(step, asked).map(|()| None).left_future());
+            let request = self.prepare_request(step).await;
+            calls.push(source.prefetch(step, request).map(|()| None).left_future());
         }
         let mut left = plan.steps.len();
         while left > 0 {
@@ -104,48 +104,48 @@ impl<'p> ExecutionRun<'p> {
         if !self.is_included(step) {
             return None;
         }
-        let mut asked = self.prepare_request(step).await;
+        let mut request = self.prepare_request(step).await;
         if matches!(step.call, PlanCall::Operation(..) | PlanCall::Document(_)) {
-            return Some((asked, Vec::new()));
+            return Some((request, Vec::new()));
         }
         // Keys may be long texts, each of which is read to its end.
         offload::move_if_long(self.results.document_bytes() / 8).await;
         let objects = ObjectReader { plan: self.plan, results: &self.results };
-        let (visits, gathered) = match gather_objects(objects, step, &mut asked, INLINE_VISITS) {
+        let (visits, gathered) = match gather_objects(objects, step, &mut request, INLINE_VISITS) {
             Ok(gathered) => gathered,
             Err(TooManyVisits) => {
                 offload::move_to_pool().await;
-                gather_objects(objects, step, &mut asked, usize::MAX).ok()?
+                gather_objects(objects, step, &mut request, usize::MAX).ok()?
             }
         };
         offload::move_if_long(work::OBJECT * visits).await;
-        Some((asked, gathered?))
+        Some((request, gathered?))
     }
 
     /// Builds the part of a step's request that does not depend on its objects. The work of sending it is
     /// announced, too, since the request is sent next.
     async fn prepare_request(&self, step: &PlanStep) -> StepRequest {
         offload::move_if_long(self.variables.long_bytes(step)).await;
-        let asked = self.build_request(step);
-        offload::move_if_long(asked.sending_work()).await;
-        asked
+        let request = self.build_request(step);
+        offload::move_if_long(request.sending_work()).await;
+        request
     }
 
     fn build_request(&self, step: &PlanStep) -> StepRequest {
         let speller = ValueSpeller { types: &self.plan.types, bindings: Some(&step.bindings) };
-        let mut asked = StepRequest::default();
+        let mut request = StepRequest::default();
         match &step.call {
             PlanCall::Operation(_, arguments) | PlanCall::Keys(_, arguments) => {
-                asked.arguments = self.variables.build_arguments(arguments, &speller);
+                request.arguments = self.variables.build_arguments(arguments, &speller);
             }
             PlanCall::Document(document) | PlanCall::Entities(document, _) => {
-                asked.variables = self.variables.spelled_variables(&document.variables, &speller);
+                request.variables = self.variables.spelled_variables(&document.variables, &speller);
             }
             PlanCall::Linked { arguments, variables, .. } => {
-                asked.arguments = self.variables.build_arguments(arguments, &speller);
-                asked.variables = self.variables.spelled_variables(variables, &speller);
+                request.arguments = self.variables.build_arguments(arguments, &speller);
+                request.variables = self.variables.spelled_variables(variables, &speller);
             }
         }
-        asked
+        request
     }
 }

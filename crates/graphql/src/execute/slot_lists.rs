@@ -52,7 +52,8 @@ impl<'r> SlotLists<'r> {
                     item
                 }
                 SlotList::Locations(places) => {
-                    let item = places.next().map(|place| self.results.item_value(*place).null_as_absent());
+                    let item =
+                        places.next().map(|location| self.results.item_value(*location).null_as_absent());
                     is_any |= item.is_some();
                     item
                 }

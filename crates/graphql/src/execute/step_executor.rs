@@ -18,10 +18,10 @@ use crate::plan::data::{PlanCall, PlanStep};
 /// Executes the steps of a plan.
 pub(crate) trait StepExecutor: Sync {
     /// Executes a step. The result has one entry for each of the step's objects.
-    fn fetch<'a>(&'a self, step: &'a PlanStep, asked: StepRequest) -> BoxFuture<'a, FetchedValues>;
+    fn fetch<'a>(&'a self, step: &'a PlanStep, request: StepRequest) -> BoxFuture<'a, FetchedValues>;
 
     /// Fetches the list of a step before its objects are known.
-    fn prefetch<'a>(&'a self, step: &'a PlanStep, asked: StepRequest) -> BoxFuture<'a, ()>;
+    fn prefetch<'a>(&'a self, step: &'a PlanStep, request: StepRequest) -> BoxFuture<'a, ()>;
 }
 
 /// The request of a step.
@@ -66,25 +66,26 @@ impl KeyRows {
 
     /// Returns the values row by row.
     pub(crate) fn nodes(&self) -> Vec<JsonNode<'_>> {
-        let node =
-            |place: &ValueLocation| self.documents.get(place.document as usize)?.node_by_id(place.node_id);
+        let node = |location: &ValueLocation| {
+            self.documents.get(location.document as usize)?.node_by_id(location.node_id)
+        };
         self.locations.iter().filter_map(node).collect()
     }
 }
 
 impl StepExecutor for CallContext {
-    fn fetch<'a>(&'a self, step: &'a PlanStep, asked: StepRequest) -> BoxFuture<'a, FetchedValues> {
-        Box::pin(fetch_step(self, step, asked))
+    fn fetch<'a>(&'a self, step: &'a PlanStep, request: StepRequest) -> BoxFuture<'a, FetchedValues> {
+        Box::pin(fetch_step(self, step, request))
     }
 
-    fn prefetch<'a>(&'a self, step: &'a PlanStep, asked: StepRequest) -> BoxFuture<'a, ()> {
+    fn prefetch<'a>(&'a self, step: &'a PlanStep, request: StepRequest) -> BoxFuture<'a, ()> {
         // The result is dropped: the later `fetch` of the same list shares this response.
-        Box::pin(fetch_step(self, step, asked).map(drop))
+        Box::pin(fetch_step(self, step, request).map(drop))
     }
 }
 
-async fn fetch_step(ground: &CallContext, step: &PlanStep, asked: StepRequest) -> FetchedValues {
-    let StepRequest { arguments, variables, keys, representations } = asked;
+async fn fetch_step(context: &CallContext, step: &PlanStep, request: StepRequest) -> FetchedValues {
+    let StepRequest { arguments, variables, keys, representations } = request;
     // The arguments were serialized by this crate, so that they are valid JSON.
     let arguments = arguments.and_then(|text| ArgumentValues::parse(text).ok()).unwrap_or_default();
     let mut pairs: Vec<(&str, Bytes)> = Vec::with_capacity(variables.len());
@@ -93,30 +94,30 @@ async fn fetch_step(ground: &CallContext, step: &PlanStep, asked: StepRequest) -
     }
     let (path, document) = match &step.call {
         PlanCall::Operation(operation, _) => {
-            return rest::fetch_root(ground, &step.service, operation, &arguments).await;
+            return rest::fetch_root(context, &step.service, operation, &arguments).await;
         }
         PlanCall::Keys(how, _) => {
             let keys = ObjectKeys { fields: step.needed_fields(), values: keys.nodes() };
             let endpoint = GraphqlEndpoint { service: &step.service, path: "" };
-            return fetch_by_key(ground, &endpoint, how, &keys, &arguments, &ObjectSelection::default())
+            return fetch_by_key(context, &endpoint, how, &keys, &arguments, &ObjectSelection::default())
                 .await;
         }
         PlanCall::Linked { path, strategy: how, selection, declarations: declares, .. } => {
             let keys = ObjectKeys { fields: step.needed_fields(), values: keys.nodes() };
             let endpoint = GraphqlEndpoint { service: &step.service, path };
             let selection = ObjectSelection { text: selection, declarations: declares, variables: &pairs };
-            return fetch_by_key(ground, &endpoint, how, &keys, &arguments, &selection).await;
+            return fetch_by_key(context, &endpoint, how, &keys, &arguments, &selection).await;
         }
         PlanCall::Document(document) => (&document.path, document),
         PlanCall::Entities(document, _) => (&document.path, document),
     };
     let endpoint = GraphqlEndpoint { service: &step.service, path };
     let PlanCall::Entities(_, aliases) = &step.call else {
-        return remote::fetch_root(ground, &endpoint, &document.query, &pairs, document.is_query).await;
+        return remote::fetch_root(context, &endpoint, &document.query, &pairs, document.is_query).await;
     };
     let mut batches = Vec::with_capacity(aliases.len());
     for ((alias, variable), representations) in aliases.iter().zip(representations) {
         batches.push(RepresentationBatch { alias, variable, representations });
     }
-    remote::fetch_entities(ground, &endpoint, &document.query, batches, &pairs).await
+    remote::fetch_entities(context, &endpoint, &document.query, batches, &pairs).await
 }

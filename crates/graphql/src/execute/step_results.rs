@@ -67,16 +67,17 @@ impl StepResults {
     pub(super) fn merge(&mut self, step: StepId, gathered: Vec<GatheredObjects>, fetched: FetchedValues) {
         let documents = u32::try_from(self.documents.len()).unwrap_or(u32::MAX);
         let errors = u32::try_from(self.errors.len()).unwrap_or(u32::MAX);
-        let place = |place: ValueLocation| ValueLocation { document: place.document + documents, ..place };
-        let mut found: Vec<FetchOutcome> = fetched.outcomes;
+        let place =
+            |location: ValueLocation| ValueLocation { document: location.document + documents, ..location };
+        let mut fetch_outcomes: Vec<FetchOutcome> = fetched.outcomes;
         let mut is_told = vec![false; fetched.errors.len()];
-        for found in &mut found {
-            if let FetchOutcome::Partial(_, error) | FetchOutcome::Failed(error) = found
+        for outcome in &mut fetch_outcomes {
+            if let FetchOutcome::Partial(_, error) | FetchOutcome::Failed(error) = outcome
                 && let Some(told) = is_told.get_mut(*error as usize)
             {
                 *told = true;
             }
-            match found {
+            match outcome {
                 FetchOutcome::Null => {}
                 FetchOutcome::One(at) => *at = place(*at),
                 FetchOutcome::Many(places) => places.iter_mut().for_each(|at| *at = place(*at)),
@@ -97,18 +98,20 @@ impl StepResults {
         self.step_errors.extend(aside.map(|(error, _)| (step, error)));
         self.documents.extend(fetched.documents);
         self.errors.extend(fetched.errors);
-        let made = match gathered.is_empty() {
-            true => Box::new([GroupResults { result_index: ObjectIndex::default(), outcomes: found }])
-                as Box<[GroupResults]>,
+        let resultses = match gathered.is_empty() {
+            true => {
+                Box::new([GroupResults { result_index: ObjectIndex::default(), outcomes: fetch_outcomes }])
+                    as Box<[GroupResults]>
+            }
             false => gathered
                 .into_iter()
                 .map(|gathered| {
-                    let found = found.get(gathered.range).unwrap_or_default().to_vec();
+                    let found = fetch_outcomes.get(gathered.range).unwrap_or_default().to_vec();
                     GroupResults { result_index: gathered.result_index, outcomes: found }
                 })
                 .collect(),
         };
-        self.by_step[step] = Some(made);
+        self.by_step[step] = Some(resultses);
     }
 
     /// Returns the results of a step for a group; `None` until the step has completed.
@@ -123,8 +126,8 @@ impl StepResults {
         outcomes.unwrap_or_default().iter().map(|outcome| self.outcome_value(outcome))
     }
 
-    pub(super) fn outcome_value<'r>(&'r self, found: &'r FetchOutcome) -> SlotValue<'r> {
-        match found {
+    pub(super) fn outcome_value<'r>(&'r self, outcome: &'r FetchOutcome) -> SlotValue<'r> {
+        match outcome {
             FetchOutcome::Null => SlotValue::Absent,
             FetchOutcome::One(place) => self.item_value(*place),
             FetchOutcome::Partial(place, error) => self.value_at(*place, Some(*error)),
@@ -134,14 +137,14 @@ impl StepResults {
     }
 
     /// Returns the value at a location, with its error if it is a failed list item.
-    pub(super) fn item_value(&self, place: ValueLocation) -> SlotValue<'_> {
-        self.value_at(place, self.item_errors.get(&place).copied())
+    pub(super) fn item_value(&self, location: ValueLocation) -> SlotValue<'_> {
+        self.value_at(location, self.item_errors.get(&location).copied())
     }
 
     /// Returns the value at a location.
-    fn value_at(&self, place: ValueLocation, error: Option<u32>) -> SlotValue<'_> {
-        let document = self.documents.get(place.document as usize);
-        let node = document.and_then(|document| document.node_by_id(place.node_id));
-        node.map_or(SlotValue::Absent, |node| SlotValue::Node(place.document, node, error))
+    fn value_at(&self, location: ValueLocation, error: Option<u32>) -> SlotValue<'_> {
+        let document = self.documents.get(location.document as usize);
+        let node = document.and_then(|document| document.node_by_id(location.node_id));
+        node.map_or(SlotValue::Absent, |node| SlotValue::Node(location.document, node, error))
     }
 }

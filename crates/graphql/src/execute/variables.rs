@@ -90,8 +90,8 @@ impl CoercedVariables {
                 format!("`variables` can't be read: {error}"),
             )]
         };
-        let given = JsonDocument::new(given).map_err(unreadable)?;
-        let values = given_values(plan, given.root());
+        let json_document = JsonDocument::new(given).map_err(unreadable)?;
+        let values = given_values(plan, json_document.root());
         let (mut out, mut errors) = (vec![b'{'], Vec::new());
         for (variable, value) in plan.variables.iter().zip(values) {
             let mark = out.len();
@@ -103,9 +103,11 @@ impl CoercedVariables {
             match variable_value(plan, variable, value, &mut out) {
                 Ok(true) => {}
                 Ok(false) => out.truncate(mark),
-                Err(wrong) => {
+                Err(coercion_error) => {
                     out.truncate(mark);
-                    errors.push(wrong.to_graphql_error(&variable.name).with_location(variable.location));
+                    errors.push(
+                        coercion_error.to_graphql_error(&variable.name).with_location(variable.location),
+                    );
                     if errors.len() == MAX_ERRORS {
                         break;
                     }
@@ -122,8 +124,9 @@ impl CoercedVariables {
         let mut declared: HashMap<Box<str>, DeclaredVariable> = plan.variables.iter().map(declare).collect();
         let document = JsonDocument::new(out.into()).map_err(unreadable)?;
         for (key, value) in document.root().members() {
-            if let Some(declared) = declared.get_mut(&*key.node().scalar_text().unwrap_or_default()) {
-                declared.node_id = Some(value.node_id());
+            if let Some(declared_variable) = declared.get_mut(&*key.node().scalar_text().unwrap_or_default())
+            {
+                declared_variable.node_id = Some(value.node_id());
             }
         }
         let mut variables = Self {
@@ -214,7 +217,7 @@ impl CoercedVariables {
                     // A single value is accepted in place of a list (list coercion).
                     let is_single = matches!(ty.nullable(), ClientTypeRef::List(_))
                         && !matches!(node.kind(), ValueKind::Array | ValueKind::Null);
-                    let ty = self.declarations.get(name).map_or(ty, |declared| &declared.ty);
+                    let ty = self.declarations.get(name).map_or(ty, |variable| &variable.ty);
                     if is_single {
                         out.push(b'[');
                     }
@@ -255,14 +258,14 @@ impl CoercedVariables {
 
 /// Returns the given values in the order of a plan's variables. Duplicate names have been rejected before
 /// (`serve/graphql_request.rs`).
-fn given_values<'g>(plan: &QueryPlan, given: JsonNode<'g>) -> Vec<Option<JsonNode<'g>>> {
+fn given_values<'g>(plan: &QueryPlan, node: JsonNode<'g>) -> Vec<Option<JsonNode<'g>>> {
     let numbers: HashMap<&[u8], usize> =
         plan.variables.iter().enumerate().map(|(number, known)| (known.name.as_bytes(), number)).collect();
     let mut values = vec![None; plan.variables.len()];
-    for (key, value) in given.members() {
+    for (key, value) in node.members() {
         let name = key.node().string().unwrap_or_default();
-        if let Some(place) = numbers.get(&*name).and_then(|number| values.get_mut(*number)) {
-            place.get_or_insert(value);
+        if let Some(json_node) = numbers.get(&*name).and_then(|number| values.get_mut(*number)) {
+            json_node.get_or_insert(value);
         }
     }
     values
@@ -272,10 +275,10 @@ fn given_values<'g>(plan: &QueryPlan, given: JsonNode<'g>) -> Vec<Option<JsonNod
 fn variable_value(
     plan: &QueryPlan,
     variable: &OperationVariable,
-    given: Option<JsonNode<'_>>,
+    json_node: Option<JsonNode<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<bool, CoercionError> {
-    match (given, &variable.default) {
+    match (json_node, &variable.default) {
         (Some(node), _) => coerce_value(&plan.types, node, &variable.ty, MAX_DEPTH, out).map(|()| true),
         (None, Some(default)) => {
             out.extend_from_slice(default);
@@ -399,7 +402,7 @@ fn coerce_list(
                 out.push(b',');
             }
             coerce_value(types, item, inner, depth, out)
-                .map_err(|wrong| wrong.with_path_step(&format!("[{place}]")))?;
+                .map_err(|error| error.with_path_step(&format!("[{place}]")))?;
         }
     } else {
         coerce_value(types, node, inner, depth, out)?;
@@ -445,8 +448,8 @@ fn coerce_object(
     let speller = ValueSpeller { types, bindings: None };
     out.push(b'{');
     let mut is_first = true;
-    for (field, given) in fields.iter().zip(values) {
-        if given.is_none() && field.default.is_none() {
+    for (field, json_node) in fields.iter().zip(values) {
+        if json_node.is_none() && field.default.is_none() {
             if matches!(field.ty, ClientTypeRef::NonNull(_)) {
                 return Err(CoercionError::new(format!(" lacks the field `{}` of `{name}`", field.name)));
             }
@@ -457,9 +460,9 @@ fn coerce_object(
         }
         out.extend_from_slice(&quote_json(&field.name));
         out.push(b':');
-        match (given, &field.default) {
+        match (json_node, &field.default) {
             (Some(value), _) => {
-                let within = |wrong: CoercionError| wrong.with_path_step(&format!(".{}", field.name));
+                let within = |error: CoercionError| error.with_path_step(&format!(".{}", field.name));
                 coerce_value(types, value, &field.ty, depth, out).map_err(within)?;
             }
             (None, Some(default)) => {
@@ -501,10 +504,10 @@ impl CoercionError {
         Self { path: String::new(), message, plain_message: " is not a value of its type" }
     }
 
-    fn from_ambiguity(found: AmbiguousValue) -> Self {
+    fn from_ambiguity(value: AmbiguousValue) -> Self {
         Self {
-            path: found.path(),
-            message: format!(" must {}", found.requirement()),
+            path: value.path(),
+            message: format!(" must {}", value.requirement()),
             plain_message: AMBIGUOUS_MESSAGE,
         }
     }

@@ -99,8 +99,8 @@ impl CallContext {
 
 impl GraphqlEndpoint<'_> {
     /// The service's name, for messages.
-    pub(crate) fn service_name(&self, ground: &CallContext) -> Arc<str> {
-        ground
+    pub(crate) fn service_name(&self, context: &CallContext) -> Arc<str> {
+        context
             .service(self.service)
             .map_or_else(|_| self.service.into(), |service| Arc::clone(service.name()))
     }

@@ -141,13 +141,13 @@ impl CallFailureReason {
     /// Converts to the error of a service's call.
     pub(crate) fn into_source_error(self, service: &Arc<str>) -> SourceError {
         let (message, code, status) = (self.message(service), self.code(), self.status());
-        let told = if let Self::ReportedErrors(told, _) = self { told } else { Vec::new() };
+        let values = if let Self::ReportedErrors(told, _) = self { told } else { Vec::new() };
         SourceError {
             message,
             code,
             service: Arc::clone(service),
             status: status.map(|status| status.as_u16()),
-            reported_errors: told,
+            reported_errors: values,
         }
     }
 }

@@ -36,24 +36,24 @@ pub(crate) struct ObjectSelection<'a> {
 
 /// Fetches the values for these objects. There is one target for each object.
 pub(crate) async fn fetch_by_key(
-    ground: &CallContext,
+    call_context: &CallContext,
     endpoint: &GraphqlEndpoint<'_>,
-    how: &BatchStrategy,
+    strategy: &BatchStrategy,
     keys: &ObjectKeys<'_>,
     arguments: &ArgumentValues,
     selection: &ObjectSelection<'_>,
 ) -> FetchedValues {
-    let service = match ground.service(endpoint.service) {
+    let service = match call_context.service(endpoint.service) {
         Ok(service) => service,
         Err(reason) => {
             return FetchedValues::all_failed(
                 keys.len(),
-                reason.into_source_error(&endpoint.service_name(ground)),
+                reason.into_source_error(&endpoint.service_name(call_context)),
             );
         }
     };
-    let asking = KeyedFetch { context: ground, endpoint, service, keys, arguments, selection };
-    match how {
+    let asking = KeyedFetch { context: call_context, endpoint, service, keys, arguments, selection };
+    match strategy {
         BatchStrategy::PerObject(BoundCall::Rest(operation)) => asking.fetch_each(operation).await,
         BatchStrategy::PerObject(BoundCall::Field { name, arguments }) => {
             asking.fetch_each_field(name, arguments).await
@@ -96,7 +96,7 @@ impl<'a> KeyedFetch<'a> {
         let values = join_bounded(calls, self.context.limits.concurrency).await;
         let mut fetched = FetchedValues::default();
         for value in values {
-            let found = match value {
+            let outcome = match value {
                 Ok(None) => FetchOutcome::Null,
                 Ok(Some(RestValue { document, node_id: spot })) => {
                     fetched.documents.push(document);
@@ -108,7 +108,7 @@ impl<'a> KeyedFetch<'a> {
                     FetchOutcome::Failed(fetched.errors.len() as u32 - 1)
                 }
             };
-            fetched.outcomes.push(found);
+            fetched.outcomes.push(outcome);
         }
         fetched
     }

@@ -45,21 +45,21 @@ pub(crate) struct RepresentationBatch<'a> {
 
 /// Fetches root fields. There is one target, the object of all of them.
 pub(crate) async fn fetch_root(
-    ground: &CallContext,
+    context: &CallContext,
     endpoint: &GraphqlEndpoint<'_>,
     query: &EncodedDocument,
     variables: &[(&str, Bytes)],
     is_query: bool,
 ) -> FetchedValues {
     let body = build_body(query, |out| write_variables(out, variables));
-    let response = match send_document(ground, endpoint, body, is_query).await {
+    let response = match send_document(context, endpoint, body, is_query).await {
         Ok(response) => response,
-        Err(reason) => return failed_fetch(ground, endpoint, 1, reason),
+        Err(reason) => return failed_fetch(context, endpoint, 1, reason),
     };
     let GraphqlServiceResponse { document, data, reported_errors: told, status } = response;
-    let found = match (data, told.is_empty()) {
+    let outcome = match (data, told.is_empty()) {
         (None, _) => {
-            return failed_fetch(ground, endpoint, 1, CallFailureReason::ReportedErrors(told, status));
+            return failed_fetch(context, endpoint, 1, CallFailureReason::ReportedErrors(told, status));
         }
         (Some(spot), true) => FetchOutcome::One(ValueLocation { document: 0, node_id: spot }),
         (Some(spot), false) => FetchOutcome::Partial(ValueLocation { document: 0, node_id: spot }, 0),
@@ -67,15 +67,16 @@ pub(crate) async fn fetch_root(
     let errors = match told.is_empty() {
         true => Vec::new(),
         false => vec![
-            CallFailureReason::ReportedErrors(told, status).into_source_error(&endpoint.service_name(ground)),
+            CallFailureReason::ReportedErrors(told, status)
+                .into_source_error(&endpoint.service_name(context)),
         ],
     };
-    FetchedValues { documents: vec![document], outcomes: vec![found], errors, ..FetchedValues::default() }
+    FetchedValues { documents: vec![document], outcomes: vec![outcome], errors, ..FetchedValues::default() }
 }
 
 /// Fetches entities by their representations. There is one target for each representation, batch by batch.
 pub(crate) async fn fetch_entities(
-    ground: &CallContext,
+    context: &CallContext,
     endpoint: &GraphqlEndpoint<'_>,
     query: &EncodedDocument,
     batches: Vec<RepresentationBatch<'_>>,
@@ -93,13 +94,13 @@ pub(crate) async fn fetch_entities(
     let counts: Vec<_> =
         batches.into_iter().map(|batch| (batch.alias, batch.representations.len())).collect();
     let count: usize = counts.iter().map(|(_, count)| count).sum();
-    let response = send_document(ground, endpoint, body, true).await;
+    let response = send_document(context, endpoint, body, true).await;
     offload::move_if_long(work::RESULT * count).await;
     let response = match response {
         Ok(response) => response,
-        Err(reason) => return failed_fetch(ground, endpoint, count, reason),
+        Err(reason) => return failed_fetch(context, endpoint, count, reason),
     };
-    assign_entities(response, &counts, &endpoint.service_name(ground))
+    assign_entities(response, &counts, &endpoint.service_name(context))
 }
 
 /// Assigns the entities and errors of a response to the targets, given the alias and the number of targets of
@@ -122,33 +123,39 @@ fn assign_entities(
         let item = usize::try_from(item.as_u64()?).ok().filter(|item| item < count)?;
         Some((first + item, rest))
     });
-    let data = response.data.and_then(|spot| response.document.node_by_id(spot));
-    let mut found = Vec::with_capacity(first);
+    let data = response.data.and_then(|node_id| response.document.node_by_id(node_id));
+    let mut fetch_outcomes = Vec::with_capacity(first);
     for (alias, first, count) in &firsts {
         let list = data.and_then(|data| data.member(alias.as_bytes()));
         let mut items = list.into_iter().flat_map(JsonNode::items);
-        found.extend((*first..first + count).map(|target| sorted.target_outcome(target, items.next(), 0)));
+        fetch_outcomes
+            .extend((*first..first + count).map(|target| sorted.target_outcome(target, items.next(), 0)));
     }
     let errors = sorted.into_errors(service, response.status);
-    FetchedValues { documents: vec![response.document], outcomes: found, errors, ..FetchedValues::default() }
+    FetchedValues {
+        documents: vec![response.document],
+        outcomes: fetch_outcomes,
+        errors,
+        ..FetchedValues::default()
+    }
 }
 
 /// Sends a document.
 pub(crate) async fn send_document(
-    ground: &CallContext,
+    context: &CallContext,
     endpoint: &GraphqlEndpoint<'_>,
     body: Bytes,
     is_query: bool,
 ) -> Result<GraphqlServiceResponse, CallFailureReason> {
-    let service = ground.service(endpoint.service)?;
+    let service = context.service(endpoint.service)?;
     if is_query {
         // The fingerprint of the body takes less time per byte than parsing.
         offload::move_if_long(body.len() / 4).await;
     }
     let request = build_request(endpoint.path, body)?;
     let answer = match is_query {
-        true => ground.calls.send_safe(service, request).await,
-        false => ground.calls.send(service, request).await,
+        true => context.calls.send_safe(service, request).await,
+        false => context.calls.send(service, request).await,
     };
     GraphqlServiceResponse::from_service(&answer.map_err(CallFailureReason::Call)?).await
 }
@@ -205,12 +212,12 @@ pub(crate) fn write_list<'t>(out: &mut Vec<u8>, items: impl Iterator<Item = &'t 
 }
 
 fn failed_fetch(
-    ground: &CallContext,
+    context: &CallContext,
     endpoint: &GraphqlEndpoint<'_>,
     targets: usize,
     reason: CallFailureReason,
 ) -> FetchedValues {
-    FetchedValues::all_failed(targets, reason.into_source_error(&endpoint.service_name(ground)))
+    FetchedValues::all_failed(targets, reason.into_source_error(&endpoint.service_name(context)))
 }
 
 /// Whether a value is not null.

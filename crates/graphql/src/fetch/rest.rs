@@ -27,25 +27,25 @@ pub(crate) struct RestValue {
 
 /// Fetches the value of a root field.
 pub(crate) async fn fetch_root(
-    ground: &CallContext,
+    context: &CallContext,
     service: &str,
     operation: &RestOperation,
     arguments: &ArgumentValues,
 ) -> FetchedValues {
-    let service = match ground.service(service) {
+    let service = match context.service(service) {
         Ok(service) => service,
         Err(reason) => return FetchedValues::all_failed(1, reason.into_source_error(&service.into())),
     };
     let request = RestRequestRenderer { operation, arguments, key: RequestKey::None }.build_request();
     let value = match request {
-        Ok(request) => fetch_value(ground, service, operation, request).await,
+        Ok(request) => fetch_value(context, service, operation, request).await,
         Err(reason) => Err(reason),
     };
     match value {
         Ok(None) => FetchedValues { outcomes: vec![FetchOutcome::Null], ..FetchedValues::default() },
         Ok(Some(RestValue { document, node_id })) => {
-            let found = vec![FetchOutcome::One(ValueLocation { document: 0, node_id })];
-            FetchedValues { documents: vec![document], outcomes: found, ..FetchedValues::default() }
+            let fetch_outcomes = vec![FetchOutcome::One(ValueLocation { document: 0, node_id })];
+            FetchedValues { documents: vec![document], outcomes: fetch_outcomes, ..FetchedValues::default() }
         }
         Err(reason) => FetchedValues::all_failed(1, reason.into_source_error(service.name())),
     }
@@ -53,12 +53,12 @@ pub(crate) async fn fetch_root(
 
 /// Sends a request and locates the value in the response; `None` if there is none.
 pub(crate) async fn fetch_value(
-    ground: &CallContext,
+    context: &CallContext,
     service: &Arc<UpstreamService>,
     operation: &RestOperation,
     request: ServiceRequest,
 ) -> Result<Option<RestValue>, CallFailureReason> {
-    let answer = ground.calls.send(service, request).await.map_err(CallFailureReason::Call)?;
+    let answer = context.calls.send(service, request).await.map_err(CallFailureReason::Call)?;
     read_response(operation, &answer).await
 }
 

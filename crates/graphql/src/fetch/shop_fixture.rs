@@ -57,7 +57,7 @@ impl ShopFixture {
             let line = if line.contains(' ') { (*line).to_owned() } else { format!("GET {line}") };
             (line, (*status, (*text).to_owned()))
         };
-        let stage = Arc::new(ShopResponses {
+        let shop_responses = Arc::new(ShopResponses {
             by_request_line: Mutex::new(answers.iter().map(answer).collect()),
             received: Mutex::default(),
             cache_control: Mutex::default(),
@@ -65,13 +65,13 @@ impl ShopFixture {
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let server = tokio::spawn(serve(listener, Arc::clone(&stage)));
+        let server = tokio::spawn(serve(listener, Arc::clone(&shop_responses)));
         let config: ServiceConfig =
             serde_json::from_str(&format!(r#"{{"url":"{url}"{config}}}"#)).expect("a service's config");
         let services = ServiceSet::new(&BTreeMap::from([("shop".to_owned(), config)])).unwrap();
         let limits = SourceLimits { calls: 20, concurrency: 4, upstream_bytes: 1 << 20 };
         let sources = RouteServices::new(services.clone(), limits, coalesces);
-        Self { responses: stage, route_services: sources, services, server }
+        Self { responses: shop_responses, route_services: sources, services, server }
     }
 
     pub(crate) fn call_context(&self) -> CallContext {
@@ -80,8 +80,14 @@ impl ShopFixture {
 
     /// Returns the request lines received so far, sorted.
     pub(crate) fn request_lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> =
-            self.responses.received.lock().unwrap().iter().map(|seen| seen.request_line.clone()).collect();
+        let mut lines: Vec<String> = self
+            .responses
+            .received
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|request| request.request_line.clone())
+            .collect();
         lines.sort();
         lines
     }
@@ -98,11 +104,11 @@ impl Drop for ShopFixture {
     }
 }
 
-async fn serve(listener: TcpListener, stage: Arc<ShopResponses>) {
+async fn serve(listener: TcpListener, responses: Arc<ShopResponses>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { return };
-        let stage = Arc::clone(&stage);
-        let service = service_fn(move |request| respond(Arc::clone(&stage), request));
+        let shop_responses = Arc::clone(&responses);
+        let service = service_fn(move |request| respond(Arc::clone(&shop_responses), request));
         tokio::spawn(async move {
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
@@ -110,23 +116,23 @@ async fn serve(listener: TcpListener, stage: Arc<ShopResponses>) {
 }
 
 async fn respond(
-    stage: Arc<ShopResponses>,
+    responses: Arc<ShopResponses>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let line = format!("{} {}", head.method, head.uri);
     let body = body.collect().await.expect("a whole request").to_bytes();
     let body = String::from_utf8_lossy(&body).into_owned();
-    stage.received.lock().unwrap().push(ShopRequest {
+    responses.received.lock().unwrap().push(ShopRequest {
         request_line: line.clone(),
         headers: head.headers,
         body,
     });
-    stage.gate.acquire().await.expect("an open gate").forget();
-    let known = stage.by_request_line.lock().unwrap().get(&line).cloned();
+    responses.gate.acquire().await.expect("an open gate").forget();
+    let known = responses.by_request_line.lock().unwrap().get(&line).cloned();
     let (status, text) = known.unwrap_or_else(|| (599, format!("no response for {line}")));
     let mut response = Response::builder().status(status).body(Full::from(text)).unwrap();
-    let control = *stage.cache_control.lock().unwrap();
+    let control = *responses.cache_control.lock().unwrap();
     if !control.is_empty() {
         response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(control));
     }
@@ -145,12 +151,12 @@ pub(crate) async fn count_moves<T: Send + 'static>(
 
 /// Formats the result of each target: the text of its value, or the code of its error, or both.
 pub(crate) fn describe_outcomes(fetched: &FetchedValues) -> Vec<String> {
-    let text = |place: &ValueLocation| {
-        let document = &fetched.documents[place.document as usize];
-        String::from_utf8_lossy(document.node_by_id(place.node_id).unwrap().text()).into_owned()
+    let text = |location: &ValueLocation| {
+        let document = &fetched.documents[location.document as usize];
+        String::from_utf8_lossy(document.node_by_id(location.node_id).unwrap().text()).into_owned()
     };
     let code = |error: &u32| fetched.errors[*error as usize].code;
-    let shown = |found: &FetchOutcome| match found {
+    let shown = |outcome: &FetchOutcome| match outcome {
         FetchOutcome::Null => "nothing".to_owned(),
         FetchOutcome::One(place) => text(place),
         FetchOutcome::Many(places) => format!("[{}]", places.iter().map(text).collect::<Vec<_>>().join(",")),

@@ -55,8 +55,8 @@ impl AbstractTypeWalk<'_> {
         for item in &mut set.items {
             let replaced = match item {
                 Selection::Field(field) => {
-                    let declared = of.and_then(|ty| self.types.field(ty, &field.name));
-                    let ty = declared.map(|field| field.ty.named_type());
+                    let client_field = of.and_then(|ty| self.types.field(ty, &field.name));
+                    let ty = client_field.map(|field| field.ty.named_type());
                     self.prepare_selections(&mut field.selection_set, ty);
                     if ty.is_some_and(|ty| !self.types.hidden_objects(ty).is_empty()) {
                         add_typename(field);

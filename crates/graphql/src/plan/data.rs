@@ -65,8 +65,9 @@ pub(crate) struct ObjectSlot {
 impl ObjectSlot {
     /// The key of the field whose value the slot contains; `None` for a slot of objects with fields.
     pub(crate) fn field(&self) -> Option<&Arc<str>> {
-        let is_itself =
-            |entries: &[SlotField]| entries.iter().any(|entry| entry.lookup == FieldLookup::WholeValue);
+        let is_itself = |entries: &[SlotField]| {
+            entries.iter().any(|slot_field| slot_field.lookup == FieldLookup::WholeValue)
+        };
         self.fields.iter().find(|(_, entries)| is_itself(entries)).map(|(key, _)| key)
     }
 }
@@ -275,31 +276,31 @@ impl ObjectSlot {
     }
 
     /// Adds a field, or merges it with an existing entry for the same types.
-    pub(crate) fn add_entry(&mut self, key: &str, entry: SlotField) {
+    pub(crate) fn add_entry(&mut self, key: &str, field: SlotField) {
         let entries = match self.fields.get_mut(key) {
             Some(entries) => entries,
             None => self.fields.entry(key.into()).or_default(),
         };
-        let is_same = |known: &&mut SlotField| {
-            (&known.field, &known.type_filter, &known.lookup)
-                == (&entry.field, &entry.type_filter, &entry.lookup)
+        let is_same = |slot_field: &&mut SlotField| {
+            (&slot_field.field, &slot_field.type_filter, &slot_field.lookup)
+                == (&field.field, &field.type_filter, &field.lookup)
         };
         match entries.iter_mut().find(is_same) {
-            Some(known) => known.is_conditional &= entry.is_conditional,
-            None => entries.push(entry),
+            Some(known) => known.is_conditional &= field.is_conditional,
+            None => entries.push(field),
         }
     }
 
     /// The field of an object of this type, under the client's key.
     pub(crate) fn client_entry(&self, key: &str, ty: Option<TypeId>) -> Option<&SlotField> {
-        let mut fitting = self.fields.get(key)?.iter().filter(|entry| allows_type(&entry.type_filter, ty));
-        fitting.clone().find(|entry| entry.is_renamed).or_else(|| fitting.next())
+        let mut fitting = self.fields.get(key)?.iter().filter(|field| allows_type(&field.type_filter, ty));
+        fitting.clone().find(|slot_field| slot_field.is_renamed).or_else(|| fitting.next())
     }
 
     /// The field of an object of this type, under the key in the request to the service.
     pub(crate) fn requested_entry(&self, key: &str, ty: Option<TypeId>) -> Option<&SlotField> {
-        let mut fitting = self.fields.get(key)?.iter().filter(|entry| allows_type(&entry.type_filter, ty));
-        fitting.clone().find(|entry| !entry.is_renamed).or_else(|| fitting.next())
+        let mut fitting = self.fields.get(key)?.iter().filter(|field| allows_type(&field.type_filter, ty));
+        fitting.clone().find(|slot_field| !slot_field.is_renamed).or_else(|| fitting.next())
     }
 }
 

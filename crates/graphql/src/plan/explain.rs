@@ -82,10 +82,10 @@ fn describe_call(call: &PlanCall) -> String {
     }
 }
 
-fn describe_request(how: &BatchStrategy) -> String {
+fn describe_request(strategy: &BatchStrategy) -> String {
     let (BatchStrategy::KeyBatches(ask, _)
     | BatchStrategy::WholeList(ask, _)
-    | BatchStrategy::PerObject(ask)) = how;
+    | BatchStrategy::PerObject(ask)) = strategy;
     match ask {
         BoundCall::Rest(operation) => {
             let filled = operation.parameters.iter().filter(|parameter| {

@@ -106,8 +106,8 @@ fn new_planner(schema: &generate::FuzzSchema) -> Option<QueryPlanner> {
 }
 
 /// Plans a request, if possible.
-fn plan_request(planner: &QueryPlanner, asked: &GeneratedRequest) -> Option<Arc<QueryPlan>> {
-    let (text, name) = (&*asked.document, asked.operation.as_deref());
+fn plan_request(planner: &QueryPlanner, request: &GeneratedRequest) -> Option<Arc<QueryPlan>> {
+    let (text, name) = (&*request.document, request.operation.as_deref());
     let checked = match planner.check_document(text, name, u64::MAX) {
         Ok(checked) => checked.expect("the number of selections is unlimited"),
         Err(errors) => {
@@ -185,13 +185,13 @@ fn plans_documents_within_limits_or_rejects_them() {
 fn fuzz_documents() {
     let planners = PlannerCache::default();
     ::fuzz::run("graphql_documents", &[], |bytes| {
-        let (known, rest) = planners.split_input(bytes);
-        let Some(planner) = &known.planner else { return };
+        let (schema, rest) = planners.split_input(bytes);
+        let Some(planner) = &schema.planner else { return };
         let mut choices = ByteChoices::new(rest);
-        let asked = generate::request(&mut choices, &known.schema);
-        let Some(plan) = plan_request(planner, &asked) else { return };
+        let generated_request = generate::request(&mut choices, &schema.schema);
+        let Some(plan) = plan_request(planner, &generated_request) else { return };
         let _ = plan.explain().to_string();
-        let _ = CoercedVariables::coerce(&plan, asked.variables.into());
+        let _ = CoercedVariables::coerce(&plan, generated_request.variables.into());
         assert!(planner.cache.bytes() <= PLAN_CACHE_BYTES);
     });
 }
@@ -266,33 +266,33 @@ fn fuzz_responses() {
     let planners = PlannerCache::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     ::fuzz::run("graphql_answers", &[], |bytes| {
-        let (known, rest) = planners.split_input(bytes);
-        let Some(planner) = &known.planner else { return };
+        let (schema, rest) = planners.split_input(bytes);
+        let Some(planner) = &schema.planner else { return };
         let mut choices = ByteChoices::new(rest);
         let answers = generate_responses(&mut choices);
-        let asked = generate::request(&mut choices, &known.schema);
-        let Some(plan) = plan_request(planner, &asked) else { return };
-        let given = if choices.one_in(2) { asked.variables } else { "{}".to_owned() };
+        let generated_request = generate::request(&mut choices, &schema.schema);
+        let Some(plan) = plan_request(planner, &generated_request) else { return };
+        let given = if choices.one_in(2) { generated_request.variables } else { "{}".to_owned() };
         let Ok(variables) = CoercedVariables::coerce(&plan, given.into()) else { return };
-        let config = known.schema.services.iter();
+        let config = schema.schema.services.iter();
         let config: BTreeMap<String, ServiceConfig> =
             config.map(|(name, _)| (name.clone(), ServiceConfig::with_url("http://127.0.0.1:1"))).collect();
         let services =
             ServiceSet::new(&config).unwrap().with_transport(Arc::new(HostileTransport(Mutex::new(answers))));
         let limits = SourceLimits { calls: 50, concurrency: 4, upstream_bytes: 1 << 24 };
-        let ground = RouteServices::new(services, limits, false).call_context(RequestCall::unlimited());
+        let context = RouteServices::new(services, limits, false).call_context(RequestCall::unlimited());
         let rules = AnswerRules {
             max_bytes: MAX_RESPONSE_BYTES,
             exposes_schema: true,
             introspection_values: Vec::new(),
         };
-        let run = execute::run(&plan, planner.schema(), Arc::new(variables), &ground, &rules);
+        let run = execute::run(&plan, planner.schema(), Arc::new(variables), &context, &rules);
         let mut text = Vec::new();
         runtime.block_on(run).tree.write(&mut text);
         let text = bytes::Bytes::from(text);
         assert!(text.len() <= MAX_RESPONSE_BYTES, "{} bytes", text.len());
         let read = ::json::JsonDocument::new(text.clone()).unwrap_or_else(|error| {
-            panic!("{error}: {}\nof {}", String::from_utf8_lossy(&text), asked.document)
+            panic!("{error}: {}\nof {}", String::from_utf8_lossy(&text), generated_request.document)
         });
         assert!(read.root().member(b"data").is_some(), "no data: {}", String::from_utf8_lossy(&text));
     });

@@ -254,20 +254,20 @@ impl<'a> PlanLowering<'a> {
     fn add_slot_value(
         &mut self,
         fetch: LoweredFetch<'_>,
-        spot: &DataPosition<'_>,
+        position: &DataPosition<'_>,
         field: &FieldSelection,
     ) -> LoweringResult {
         let key = field.selection_identifier();
-        let entry = SlotField {
+        let slot_field = SlotField {
             field: field.name.as_str().into(),
-            type_filter: spot.type_filter.clone(),
+            type_filter: position.type_filter.clone(),
             lookup: FieldLookup::WholeValue,
             is_renamed: false,
-            is_conditional: spot.is_conditional,
-            spelling: self.field_spelling(fetch, spot.parent, &field.name),
+            is_conditional: position.is_conditional,
+            spelling: self.field_spelling(fetch, position.parent, &field.name),
         };
-        self.positions[spot.position].slots[spot.slot].add_entry(key, entry);
-        self.record_subselection(fetch, spot, field, key, &mut vec![key.to_owned()])
+        self.positions[position.position].slots[position.slot].add_entry(key, slot_field);
+        self.record_subselection(fetch, position, field, key, &mut vec![key.to_owned()])
     }
 
     fn lower_arguments(
@@ -277,9 +277,9 @@ impl<'a> PlanLowering<'a> {
         field: &FieldSelection,
     ) -> CallArgumentTexts {
         let speller = ValueSpeller { types: self.types, bindings: Some(fetch.bindings()) };
-        let declared = self.types.find(parent).and_then(|id| self.types.field(id, &field.name));
+        let client_field = self.types.find(parent).and_then(|id| self.types.field(id, &field.name));
         let mut arguments = Vec::new();
-        for argument in declared.map(|field| field.arguments.as_slice()).unwrap_or_default() {
+        for argument in client_field.map(|field| field.arguments.as_slice()).unwrap_or_default() {
             let given = field.arguments.iter().flatten().find(|(name, _)| **name == *argument.name);
             let default = argument.default.as_ref().map(|value| speller.literal_json(value, &argument.ty));
             let value = match given {

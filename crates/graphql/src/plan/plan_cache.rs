@@ -57,14 +57,14 @@ impl CachedPlan {
     pub(crate) fn get(&self, text: &str, name: Option<&str>) -> Option<Arc<QueryPlan>> {
         let hash = self.hasher.hash_one((text, name));
         let plans = self.plans.read().unwrap_or_else(PoisonError::into_inner);
-        let known = plans.entries.get(&hash)?;
-        if known.operation.as_deref() != name || *known.text != *text {
+        let plan = plans.entries.get(&hash)?;
+        if plan.operation.as_deref() != name || *plan.text != *text {
             return None;
         }
-        if !known.is_used.load(Relaxed) {
-            known.is_used.store(true, Relaxed);
+        if !plan.is_used.load(Relaxed) {
+            plan.is_used.store(true, Relaxed);
         }
-        Some(Arc::clone(&known.plan))
+        Some(Arc::clone(&plan.plan))
     }
 
     /// Caches a plan, unless it is larger than a quarter of the cache. Returns the plans that were evicted,
@@ -76,14 +76,14 @@ impl CachedPlan {
         }
         let hash = self.hasher.hash_one((&**text, name));
         let (text, operation, plan) = (Arc::clone(text), name.map(Into::into), Arc::clone(plan));
-        let kept = KeptPlan { text, operation, plan, bytes, is_used: AtomicBool::new(false) };
+        let kept_plan = KeptPlan { text, operation, plan, bytes, is_used: AtomicBool::new(false) };
         let mut plans = self.plans.write().unwrap_or_else(PoisonError::into_inner);
         if plans.entries.contains_key(&hash) {
             return Vec::new();
         }
         let evicted = plans.shrink(self.max_bytes - bytes);
         if plans.bytes + bytes <= self.max_bytes {
-            plans.entries.insert(hash, kept);
+            plans.entries.insert(hash, kept_plan);
             plans.order.push_back(hash);
             plans.bytes += bytes;
         }
@@ -104,7 +104,7 @@ impl PlanCache {
                 break;
             }
             let Some(hash) = self.order.pop_front() else { break };
-            if self.entries.get(&hash).is_some_and(|known| known.is_used.swap(false, Relaxed)) {
+            if self.entries.get(&hash).is_some_and(|kept_plan| kept_plan.is_used.swap(false, Relaxed)) {
                 self.order.push_back(hash);
             } else if let Some(KeptPlan { plan, bytes, .. }) = self.entries.remove(&hash) {
                 self.bytes -= bytes;

@@ -132,16 +132,16 @@ fn group_bytes(group: &ObjectGroup) -> usize {
     input + walk + filter_bytes(&group.type_filter) + list_bytes(&group.key_slots, |_| 0)
 }
 
-fn representation_bytes(known: &EntityRepresentation) -> usize {
-    let said = |said: &RepresentationField| {
-        let value = match &said.value {
+fn representation_bytes(representation: &EntityRepresentation) -> usize {
+    let said = |field: &RepresentationField| {
+        let value = match &field.value {
             RepresentationValue::Typename | RepresentationValue::Leaf => 0,
             RepresentationValue::Constant(text) => buffer_bytes(text),
             RepresentationValue::Object(inner) => representation_bytes(inner),
         };
-        filter_bytes(&said.type_filter) + text_bytes(&said.name) + text_bytes(&said.key) + value
+        filter_bytes(&field.type_filter) + text_bytes(&field.name) + text_bytes(&field.key) + value
     };
-    list_bytes(&known.0, said)
+    list_bytes(&representation.0, said)
 }
 
 fn position_bytes(position: &ResponsePosition) -> usize {
@@ -151,12 +151,12 @@ fn position_bytes(position: &ResponsePosition) -> usize {
 }
 
 fn slot_bytes(slot: &ObjectSlot) -> usize {
-    let entry = |entry: &SlotField| {
-        let lookup = match &entry.lookup {
+    let entry = |field: &SlotField| {
+        let lookup = match &field.lookup {
             FieldLookup::Member(name) => text_bytes(name),
             _ => 0,
         };
-        filter_bytes(&entry.type_filter) + lookup + text_bytes(&entry.field)
+        filter_bytes(&field.type_filter) + lookup + text_bytes(&field.field)
     };
     let teller = match &slot.type_resolver {
         None | Some(TypeResolver::Constant(_)) => 0,

@@ -224,8 +224,8 @@ impl<'d> WorkWalk<'_, 'd> {
         if self.steps > MAX_STEPS {
             return Err(planning_limit_error());
         }
-        let declared = place.ty.and_then(|ty| self.types.field(ty, &field.name));
-        let ty = declared.map(|field| ClientTypeRef::named_type(&field.ty));
+        let client_field = place.ty.and_then(|ty| self.types.field(ty, &field.name));
+        let ty = client_field.map(|field| ClientTypeRef::named_type(&field.ty));
         let objects = self.object_count(ty);
         let inner = OperationPlace {
             ty,

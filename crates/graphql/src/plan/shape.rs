@@ -383,7 +383,7 @@ impl<'d> ShapeBuilder<'d> {
         let always = fields.iter().position(|(_, when)| when.is_empty()).map_or(fields.len(), |at| at + 1);
         let when = places.into_iter().zip(&fields).take(always);
         let when = when.map(|(place, (_, when))| (place, when.clone())).collect();
-        let declared =
+        let client_field =
             self.types.field(object, &first.name).or_else(|| self.types.field(parent, &first.name));
         let planned: Arc<str> = self.keys.planned_key(first).into();
         let child = position.and_then(|position| self.positions[position].children.get(&planned).copied());
@@ -399,7 +399,7 @@ impl<'d> ShapeBuilder<'d> {
             FieldSource::Typename => {
                 ClientTypeRef::NonNull(Box::new(ClientTypeRef::Named(self.types.find("String")?)))
             }
-            _ => declared?.ty.clone(),
+            _ => client_field?.ty.clone(),
         };
         let is_composite =
             self.types.is_composite(ty.named_type()) && matches!(source, FieldSource::Slots(_));
@@ -441,20 +441,20 @@ impl<'d> ShapeBuilder<'d> {
     ) -> FieldSource {
         let below = |slot| {
             let slots = &self.positions[child?].slots;
-            slots.iter().position(|known| known.origin == SlotOrigin::Parent(slot))
+            slots.iter().position(|object_slot| object_slot.origin == SlotOrigin::Parent(slot))
         };
         let slots = position.map(|position| self.positions[position].slots.as_slice()).unwrap_or_default();
         let reads = slots.iter().enumerate().flat_map(|(slot, known)| {
             let entries = known.fields.get(key).map(Vec::as_slice).unwrap_or_default();
-            let is_seen = move |entry: &&SlotField| {
+            let is_seen = move |field: &&SlotField| {
                 let hides = |other: &SlotField| {
                     other.is_renamed
-                        && (other.type_filter.is_none() || other.type_filter == entry.type_filter)
+                        && (other.type_filter.is_none() || other.type_filter == field.type_filter)
                 };
-                *entry.field == *name && (entry.is_renamed || !entries.iter().any(hides))
+                *field.field == *name && (field.is_renamed || !entries.iter().any(hides))
             };
             let entries_of_object =
-                entries.iter().filter(move |entry| allows_type(&entry.type_filter, object));
+                entries.iter().filter(move |slot_field| allows_type(&slot_field.type_filter, object));
             entries_of_object.filter(is_seen).map(move |entry| ShapeRead {
                 number: 0,
                 slot,

@@ -240,8 +240,8 @@ impl ClientTypes {
     pub(crate) fn record_scalars<'b>(&mut self, services: impl Iterator<Item = &'b SubgraphBindings>) {
         let mut inputs: HashMap<&str, Option<ScalarInput>> = HashMap::new();
         for (name, input) in services.flat_map(|bindings| &bindings.scalars) {
-            let known = inputs.entry(&**name).or_insert(*input);
-            *known = known.filter(|known| Some(*known) == *input);
+            let scalar_input = inputs.entry(&**name).or_insert(*input);
+            *scalar_input = scalar_input.filter(|known| Some(*known) == *input);
         }
         for (name, input) in inputs {
             if let (Some(id), Some(input)) = (self.find(name), input) {

@@ -61,14 +61,15 @@ impl ValidationRules {
             return overlap::check_overlap(document, fragments, types, selections);
         }
         let left = errors.len().saturating_sub(MAX_ERRORS);
-        let mut told: Vec<GraphqlError> = errors.into_iter().take(MAX_ERRORS).map(convert_error).collect();
+        let mut graphql_errors: Vec<GraphqlError> =
+            errors.into_iter().take(MAX_ERRORS).map(convert_error).collect();
         if left > 0 {
-            told.push(GraphqlError::new(
+            graphql_errors.push(GraphqlError::new(
                 GraphqlErrorKind::Invalid,
                 format!("{left} further errors are left out"),
             ));
         }
-        Err(told)
+        Err(graphql_errors)
     }
 }
 
@@ -76,10 +77,10 @@ fn convert_error(error: ValidationError) -> GraphqlError {
     let places = error.locations.iter().map(|place| (place.line as u32, place.column as u32));
     let locations = places.take(MAX_LOCATIONS).collect();
     let plain = plain_message(error.error_code, &error.message);
-    let known = GraphqlError::new(GraphqlErrorKind::Invalid, shorten_text(&error.message));
+    let graphql_error = GraphqlError::new(GraphqlErrorKind::Invalid, shorten_text(&error.message));
     let known = match plain {
-        Some(plain) => known.with_plain_message(shorten_text(&plain)),
-        None => known,
+        Some(plain) => graphql_error.with_plain_message(shorten_text(&plain)),
+        None => graphql_error,
     };
     GraphqlError { locations, ..known }
 }

@@ -224,7 +224,9 @@ impl PlanRequest {
         if check_estimate <= SMALL_WORK {
             offload::move_to_pool().await;
             checked = ready.planner.check_document(&text, operation.as_deref(), SMALL_SELECTIONS)?;
-            let is_small = |known: &&CheckedDocument| check_estimate + known.work.estimate() <= SMALL_WORK;
+            let is_small = |checked_document: &&CheckedDocument| {
+                check_estimate + checked_document.work.estimate() <= SMALL_WORK
+            };
             if let Some(document) = checked.as_ref().filter(is_small) {
                 return Ok(ready
                     .planner

@@ -44,9 +44,9 @@ struct ReadyOperation {
 
 impl ReadyOperation {
     async fn execute(&self, sources: &RouteServices, call: RequestCall) -> ExecutionResponse {
-        let ground = sources.call_context(call);
+        let context = sources.call_context(call);
         let schema = self.ready_schema.planner.schema();
-        execute::run(&self.plan, schema, Arc::clone(&self.variables), &ground, &self.rules).await
+        execute::run(&self.plan, schema, Arc::clone(&self.variables), &context, &self.rules).await
     }
 }
 
@@ -80,27 +80,30 @@ impl GraphqlRouteInner {
         }
         let media = ResponseMediaType::negotiate(&head.headers).ok_or(HttpError::NotAcceptable)?;
         let to = ResponseForm { media, is_head: head.method == Method::HEAD };
-        let asked = {
+        let request = {
             let limit = self.limits.request_body.0;
             GraphqlRequest::from_http(&head, body, limit, call.budget.deadline).await
         };
-        let asked = match asked {
+        let graphql_request = match request {
             Ok(asked) => asked,
             Err(RequestParseError::Http(error)) => return Err(error.into()),
             Err(RequestParseError::Graphql(refusal)) => return Ok(to.refusal_response(&refusal)),
         };
-        if let Err(error) = asked.query.as_deref().map_or(Ok(()), check_size) {
+        if let Err(error) = graphql_request.query.as_deref().map_or(Ok(()), check_size) {
             return Ok(to.error_response(vec![*error], true));
         }
         let ready =
             self.ready_schema.load_full().ok_or_else(|| HttpError::NotReady(self.unavailable_reason()))?;
         let owner = DocumentOwner::for_call(&call);
-        let (document, left) = match self.resolve_document(&asked, &owner) {
+        let (document, left) = match self.resolve_document(&graphql_request, &owner) {
             Ok(document) => document,
             Err(refusal) => return Ok(to.refusal_response(&refusal)),
         };
         let tells_schema = self.may_see_schema(&call.caller);
-        let plan = match self.plan_document(&ready, &document, asked.operation_name.as_deref(), &call).await {
+        let plan = match self
+            .plan_document(&ready, &document, graphql_request.operation_name.as_deref(), &call)
+            .await
+        {
             Ok(plan) => plan,
             Err(PlanError::Document(errors)) => return Ok(to.error_response(errors.to_vec(), tells_schema)),
             Err(PlanError::Work(error)) => return Err(HttpError::from(error).into()),
@@ -115,7 +118,7 @@ impl GraphqlRouteInner {
         if let (Some(hash), Some(persisted)) = (left, &self.persisted_documents) {
             persisted.insert(owner, hash, &document);
         }
-        let given = asked.variables.unwrap_or(const { Bytes::from_static(b"{}") });
+        let given = graphql_request.variables.unwrap_or(const { Bytes::from_static(b"{}") });
         offload::move_if_long(CoercedVariables::coercion_work(&plan, &given)).await;
         let variables = match CoercedVariables::coerce(&plan, given.clone()) {
             Ok(variables) => Arc::new(variables),
@@ -163,34 +166,34 @@ impl GraphqlRouteInner {
         let key = self.coalescing_key(&operation, &call);
         let deadline = Instant::from(call.budget.deadline);
         for _ in 0..MAX_ATTEMPTS {
-            let mut own = None;
+            let mut request_budget = None;
             let flight = flights.join(&key, PollSite::Graphql, || {
-                let budget = own.insert(self.shared_budget(&call.budget));
+                let budget = request_budget.insert(self.shared_budget(&call.budget));
                 self.run_shared(operation.clone(), RequestCall { budget: Arc::clone(budget), ..call.clone() })
             });
             let shared = timeout_at(call.budget.deadline, pin!(flight)).await.flatten();
             let begun = shared.as_ref().map(|shared| shared.started_at);
             let result = match shared.map(|shared| shared.result) {
-                Some(Err(CoalescingError::OverQuota(rest))) if own.is_some() => {
-                    let rest = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    let Some(rest) = rest else { break };
-                    let result = timeout_at(call.budget.deadline, pin!(rest)).await;
+                Some(Err(CoalescingError::OverQuota(rest))) if request_budget.is_some() => {
+                    let future = rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    let Some(movable_future) = future else { break };
+                    let result = timeout_at(call.budget.deadline, pin!(movable_future)).await;
                     result.map(|result| result.map_err(CoalescingError::Refused))
                 }
                 result => result,
             };
-            if let Some(own) = &own {
+            if let Some(own) = &request_budget {
                 call.budget.append_call_records(own);
             }
             match result {
                 // This client's account may have room.
-                Some(Ok(shared)) if own.is_none() && shared.1.has_reached_client_limit() => {}
+                Some(Ok(shared)) if request_budget.is_none() && shared.1.has_reached_client_limit() => {}
                 Some(Ok(shared)) => {
                     let (answer, budget) = &*shared;
                     call.budget.cache_notes().record_all(budget.cache_notes());
                     return Ok(answer.clone());
                 }
-                Some(Err(CoalescingError::Refused(error))) if own.is_some() => {
+                Some(Err(CoalescingError::Refused(error))) if request_budget.is_some() => {
                     return Err(composition_error(error, &call.budget));
                 }
                 Some(Err(_)) => {}
@@ -230,7 +233,7 @@ impl GraphqlRouteInner {
             let begun = Instant::now();
             let result = match answer.run_within_quota().await {
                 Ok(result) => result.map_err(CoalescingError::Refused),
-                Err(rest) => Err(CoalescingError::OverQuota(Arc::new(Mutex::new(Some(rest))))),
+                Err(future) => Err(CoalescingError::OverQuota(Arc::new(Mutex::new(Some(future))))),
             };
             SharedOutcome { result, started_at: begun }
         }
@@ -265,18 +268,18 @@ impl GraphqlRouteInner {
     /// Returns the requested document, and its hash if the document is to be stored.
     fn resolve_document(
         &self,
-        asked: &GraphqlRequest,
+        request: &GraphqlRequest,
         owner: &DocumentOwner,
     ) -> Result<(Arc<str>, Option<DocumentHash>), GraphqlRefusal> {
-        if let Some(name) = &asked.document_id {
+        if let Some(name) = &request.document_id {
             let document = self.stored_documents.by_name(name);
             return Ok((
                 Arc::clone(document.ok_or_else(|| GraphqlRefusal::UnknownDocument(name.clone()))?),
                 None,
             ));
         }
-        let Some(text) = &asked.query else {
-            let hash = asked.hash.ok_or(GraphqlRefusal::MissingQuery)?;
+        let Some(text) = &request.query else {
+            let hash = request.hash.ok_or(GraphqlRefusal::MissingQuery)?;
             if let Some(document) = self.stored_documents.by_hash(&hash) {
                 return Ok((Arc::clone(document), None));
             }
@@ -286,15 +289,15 @@ impl GraphqlRouteInner {
             let persisted = self.persisted_documents.as_ref().ok_or(GraphqlRefusal::NotSupported)?;
             return Ok((persisted.find(owner, &hash).ok_or(GraphqlRefusal::NotFound)?, None));
         };
-        let own = (asked.hash.is_some() || self.documents_only).then(|| hash_document(text));
-        if asked.hash.is_some() && asked.hash != own {
+        let own = (request.hash.is_some() || self.documents_only).then(|| hash_document(text));
+        if request.hash.is_some() && request.hash != own {
             return Err(GraphqlRefusal::Mismatch);
         }
         let is_listed = own.as_ref().is_some_and(|own| self.stored_documents.by_hash(own).is_some());
         if self.documents_only && !is_listed {
             return Err(GraphqlRefusal::NotListed);
         }
-        Ok((text.as_str().into(), asked.hash.filter(|_| !is_listed)))
+        Ok((text.as_str().into(), request.hash.filter(|_| !is_listed)))
     }
 
     /// Whether a caller may see the schema.
@@ -325,10 +328,10 @@ impl ResponseForm {
 
     /// Returns the response for an invalid document. Schema names are omitted for callers without access to
     /// the schema.
-    fn error_response(self, wrong: Vec<GraphqlError>, tells_schema: bool) -> HandlerResponse {
-        let first = wrong.first().map(|error| error.code);
+    fn error_response(self, errors: Vec<GraphqlError>, tells_schema: bool) -> HandlerResponse {
+        let first = errors.first().map(|error| error.code);
         let told = |error: GraphqlError| if tells_schema { error } else { error.without_schema() }.to_json();
-        let entries: Vec<_> = wrong.into_iter().map(told).collect();
+        let entries: Vec<_> = errors.into_iter().map(told).collect();
         let response =
             error_response(&entries, invalid_document_status(self.media), self.media, self.is_head);
         HandlerResponse { problem: first.map(LoggedProblem::new), ..response }

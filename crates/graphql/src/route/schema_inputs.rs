@@ -88,7 +88,10 @@ impl SchemaInputs {
     ///
     /// # Errors
     /// All mistakes in the schema.
-    pub(crate) fn build_schema(&self, known: &RemoteSchemas) -> Result<Option<ReadySchema>, Vec<Diagnostic>> {
+    pub(crate) fn build_schema(
+        &self,
+        schemas: &RemoteSchemas,
+    ) -> Result<Option<ReadySchema>, Vec<Diagnostic>> {
         let (supergraph, subgraphs, findings) = match &self.types_origin {
             TypesOrigin::Supergraph(file, text, remotes) => {
                 (text.to_string(), read_subgraphs(file, text, remotes)?, Vec::new())
@@ -97,7 +100,7 @@ impl SchemaInputs {
                 let asked: Vec<Option<Arc<str>>> = services
                     .iter()
                     .map(|(_, origin)| match origin {
-                        ServiceTypesOrigin::Introspected(remote) => known.get(remote),
+                        ServiceTypesOrigin::Introspected(remote) => schemas.get(remote),
                         _ => None,
                     })
                     .collect();
@@ -159,9 +162,9 @@ impl ServiceTypesOrigin {
 
 impl ReadySchema {
     /// Checks that each of the operator's documents can be planned.
-    fn check_documents(&self, listed: &[DocumentFile]) -> Result<(), Vec<Diagnostic>> {
+    fn check_documents(&self, files: &[DocumentFile]) -> Result<(), Vec<Diagnostic>> {
         let mut mistakes = Diagnostics::default();
-        for document in listed {
+        for document in files {
             for name in document.operations() {
                 let errors = self.planner.plan(&document.text, name.as_deref()).err();
                 for error in errors.iter().flat_map(|errors| errors.iter()) {

@@ -25,8 +25,8 @@ const ITEM_RESPONSE: &str = r#"{"data":{"item":{"name":"one"}}}"#;
 const SDL: &str = "type Query { item: Item } type Mutation { change: Item } type Item { name: String }";
 
 /// Creates a route for the service `shop`.
-fn new_route(rig: &ShopFixture, config: &str) -> GraphqlRoute {
-    route_with_schema(rig, config, SDL, &new_pool())
+fn new_route(fixture: &ShopFixture, config: &str) -> GraphqlRoute {
+    route_with_schema(fixture, config, SDL, &new_pool())
 }
 
 /// Creates a pool in which each payer may use one second of CPU time in ten.
@@ -36,12 +36,12 @@ fn new_pool() -> OffloadPool {
 }
 
 /// Creates a route for the service `shop` with this schema.
-fn route_with_schema(rig: &ShopFixture, config: &str, sdl: &str, offload: &OffloadPool) -> GraphqlRoute {
+fn route_with_schema(fixture: &ShopFixture, config: &str, sdl: &str, offload: &OffloadPool) -> GraphqlRoute {
     let config: GraphqlConfig = serde_json::from_str(config).expect("a route's config");
     let service =
         RemoteService { config: serde_json::from_str("{}").expect("a config"), schema: Some(sdl.into()) };
-    let ground = GraphqlRouteContext {
-        services: &rig.services,
+    let context = GraphqlRouteContext {
+        services: &fixture.services,
         documents: &BTreeMap::new(),
         remotes: &BTreeMap::from([("shop".to_owned(), service)]),
         links: None,
@@ -50,7 +50,7 @@ fn route_with_schema(rig: &ShopFixture, config: &str, sdl: &str, offload: &Offlo
         schemas: &Arc::default(),
         offload,
     };
-    GraphqlRoute::new(&config, ground).unwrap_or_else(|wrong| panic!("{wrong:?}"))
+    GraphqlRoute::new(&config, context).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
 }
 
 /// Returns the text of a response, and the number of calls made for it.
@@ -78,9 +78,9 @@ async fn post_route_as(route: &GraphqlRoute, body: &serde_json::Value, call: Req
 }
 
 /// Polls a request until the service has received another call.
-async fn poll_until_called(rig: &ShopFixture, request: &mut (impl Future + Unpin)) {
-    let before = rig.request_lines().len();
-    while rig.request_lines().len() == before {
+async fn poll_until_called(fixture: &ShopFixture, request: &mut (impl Future + Unpin)) {
+    let before = fixture.request_lines().len();
+    while fixture.request_lines().len() == before {
         assert!((&mut *request).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
@@ -88,29 +88,29 @@ async fn poll_until_called(rig: &ShopFixture, request: &mut (impl Future + Unpin
 
 #[tokio::test]
 async fn coalesces_equal_concurrent_queries() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
-    let route = new_route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
-    rig.responses.gate.forget_permits(usize::MAX);
+    let fixture = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let route = new_route(&fixture, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
+    fixture.responses.gate.forget_permits(usize::MAX);
     let mut first = query_route(&route, "{ item { name } }").boxed();
-    poll_until_called(&rig, &mut first).await;
+    poll_until_called(&fixture, &mut first).await;
     let mut second = query_route(&route, "{ item { name } }").boxed();
     assert!((&mut second).now_or_never().is_none());
     let mut other = query_route(&route, "{ it: item { name } }").boxed();
     assert!((&mut other).now_or_never().is_none());
-    rig.responses.gate.add_permits(2);
+    fixture.responses.gate.add_permits(2);
     let ((first, made), (second, shared), (_, others)) = tokio::join!(first, second, other);
     assert_eq!((first.as_str(), second.as_str()), (ITEM_RESPONSE, ITEM_RESPONSE));
     assert_eq!((made, shared, others), (1, 0, 1), "the number of `calls` in the access log");
-    assert_eq!(rig.request_lines().len(), 2);
+    assert_eq!(fixture.request_lines().len(), 2);
 }
 
 #[tokio::test]
 async fn coalesced_queries_have_separate_deadlines() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
-    let route = new_route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
+    let fixture = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let route = new_route(&fixture, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
     let ready = route.0.ready_schema.load_full().expect("a schema");
     ready.planner.plan("{ item { name } }", None).expect("a plan");
-    rig.responses.gate.forget_permits(usize::MAX);
+    fixture.responses.gate.forget_permits(usize::MAX);
     let query = serde_json::json!({ "query": "{ item { name } }" });
     let over = Arc::new(RequestBudget::new(Duration::ZERO, 10, 1 << 20, 10));
     let mut late =
@@ -123,7 +123,7 @@ async fn coalesced_queries_have_separate_deadlines() {
         None => testkit::with_timeout("a response at the deadline", late).await,
     };
     assert!(text.contains("limit-deadline"), "{text}");
-    rig.responses.gate.add_permits(2);
+    fixture.responses.gate.add_permits(2);
     assert_eq!(other.await.0, ITEM_RESPONSE);
 }
 
@@ -137,9 +137,9 @@ fn call_without_quota(pool: &OffloadPool) -> RequestCall {
 
 #[tokio::test]
 async fn a_plan_does_not_wait_for_the_quota_of_another_caller() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let fixture = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
     let pool = new_pool();
-    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let route = route_with_schema(&fixture, r#"{"services":["shop"]}"#, SDL, &pool);
     let query = serde_json::json!({ "query": "{ item { name } }" });
     let mut waiting = post_route_as(&route, &query, call_without_quota(&pool)).boxed();
     assert!((&mut waiting).now_or_never().is_none());
@@ -149,8 +149,8 @@ async fn a_plan_does_not_wait_for_the_quota_of_another_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_does_not_arrive_is_refused_at_the_deadline() {
-    let rig = ShopFixture::new(&[]).await;
-    let route = new_route(&rig, r#"{"services":["shop"]}"#);
+    let fixture = ShopFixture::new(&[]).await;
+    let route = new_route(&fixture, r#"{"services":["shop"]}"#);
     let (mut sender, body) =
         http_body_util::channel::Channel::<bytes::Bytes, services::body::BodyError>::new(1);
     sender.send_data(r#"{"query":"#.into()).await.expect("a reader");
@@ -367,10 +367,10 @@ async fn rejects_variables_whose_defaults_are_long_together() {
 
 #[tokio::test]
 async fn coerces_large_variables_in_the_pool() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    let fixture = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
     let pool = new_pool();
     let sdl = "type Query { item(of: [Int!]): Item } type Item { name: String }";
-    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, sdl, &pool);
+    let route = route_with_schema(&fixture, r#"{"services":["shop"]}"#, sdl, &pool);
     let fields: String = (0..90).map(|field| format!("a{field}: name ")).collect();
     let query = format!("query Q($of: [Int!]) {{ item(of: $of) {{ {fields} }} }} # {}", "x".repeat(4000));
     let mut values = vec![serde_json::json!(1); 10_000];
@@ -383,14 +383,14 @@ async fn coerces_large_variables_in_the_pool() {
 
 #[tokio::test]
 async fn large_plans_are_dropped_in_the_pool() {
-    let rig = ShopFixture::new(&[]).await;
+    let fixture = ShopFixture::new(&[]).await;
     let pool = new_pool();
-    let route = route_with_schema(&rig, r#"{"services":["shop"]}"#, SDL, &pool);
+    let route = route_with_schema(&fixture, r#"{"services":["shop"]}"#, SDL, &pool);
     let ready = route.0.ready_schema.load_full().expect("a schema");
-    let known = ready.planner.plan("{ item { name } }", None).expect("a plan");
+    let query_plan = ready.planner.plan("{ item { name } }", None).expect("a plan");
     let plan = |bytes: usize| {
         let (variables, steps, positions, shapes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (kind, types) = (known.kind, Arc::clone(&known.types));
+        let (kind, types) = (query_plan.kind, Arc::clone(&query_plan.types));
         let (has_introspection, scans, root) = (false, 0, 0);
         Arc::new(QueryPlan {
             kind,

@@ -24,12 +24,12 @@ fn change_location(parts: &[&str]) -> DiagnosticLocation {
 /// Applies the changes. Changes to linked fields are applied when the links are added.
 pub(super) fn apply_changes<'a>(
     models: &mut [ServiceModel],
-    declared: &'a SchemaDeclarations,
+    declarations: &'a SchemaDeclarations,
     mistakes: &mut Diagnostics,
 ) -> TypeChanges<'a> {
     let mut changes = TypeChanges::new();
     let mut of_fields: Vec<(usize, Box<str>, Box<str>, &FieldChange)> = Vec::new();
-    for (name, change) in &declared.types {
+    for (name, change) in &declarations.types {
         let place = ["types", &**name];
         let found: Vec<(usize, Box<str>)> = if [QUERY, MUTATION].contains(&&**name) {
             if change.rename.is_some() || change.hide {
@@ -80,7 +80,7 @@ pub(super) fn apply_changes<'a>(
                 });
             match known.next() {
                 Some((number, key, field)) => of_fields.push((number, key, field, change)),
-                None if will_be_linked(models, declared, name, &found, field) => {}
+                None if will_be_linked(models, declarations, name, &found, field) => {}
                 None if let Some(service) = federated_owner(models, &found, field) => {
                     let message = format!(
                         "`{name}.{field}` belongs to `{service}`, a federated subgraph: it can't be changed"
@@ -124,7 +124,7 @@ pub(super) fn apply_changes<'a>(
             .into_iter()
             .for_each(|field| change_field(field, change));
     }
-    check_names(models, declared, mistakes);
+    check_names(models, declarations, mistakes);
     changes
 }
 
@@ -172,37 +172,42 @@ fn federated_owner<'m>(
 /// Whether a link will add the field.
 fn will_be_linked(
     models: &[ServiceModel],
-    declared: &SchemaDeclarations,
+    declarations: &SchemaDeclarations,
     name: &str,
     found: &[(usize, Box<str>)],
     field: &str,
 ) -> bool {
-    declared.links.contains_key(&format!("{name}.{field}"))
+    declarations.links.contains_key(&format!("{name}.{field}"))
         || found.iter().any(|(number, key)| {
             models[*number].document_links.iter().any(|wish| wish.owner_key == *key && wish.name == field)
         })
 }
 
 /// Reports invalid and conflicting names.
-fn check_names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes: &mut Diagnostics) {
+fn check_names(models: &[ServiceModel], declarations: &SchemaDeclarations, mistakes: &mut Diagnostics) {
     let is_name = |name: &str| graphql_names::valid_name(name) == name;
-    for (name, change) in &declared.types {
+    for (name, change) in &declarations.types {
         let fields =
             change.fields.iter().filter_map(|(field, it)| Some((Some(field), it.rename.as_deref()?)));
         for (field, renamed) in change.rename.iter().map(|renamed| (None, &**renamed)).chain(fields) {
             if !is_name(renamed) {
-                let place = match field {
+                let location = match field {
                     Some(field) => change_location(&["types", name, "fields", field, "rename"]),
                     None => change_location(&["types", name, "rename"]),
                 };
                 let hint =
                     "a name consists of letters, digits and `_`, and does not begin with a digit or `__`";
-                mistakes.add(SchemaErrorKind::Type, place, format!("`{renamed}` is not a valid name"), hint);
+                mistakes.add(
+                    SchemaErrorKind::Type,
+                    location,
+                    format!("`{renamed}` is not a valid name"),
+                    hint,
+                );
             }
         }
     }
     let type_renamed = |name: &str| {
-        let change = declared.types.iter().find(|(_, it)| it.rename.as_deref() == Some(name));
+        let change = declarations.types.iter().find(|(_, it)| it.rename.as_deref() == Some(name));
         change.map_or_else(
             || change_location(&["types"]),
             |(key, _)| change_location(&["types", key, "rename"]),
@@ -210,7 +215,7 @@ fn check_names(models: &[ServiceModel], declared: &SchemaDeclarations, mistakes:
     };
     let field_renamed = |of: (&str, &str), name: &str| {
         let is_of_it = |key: &str| key == of.1 || key.rsplit_once('.').is_some_and(|(_, own)| own == of.0);
-        let mut fields = declared.types.iter().filter(|(key, _)| is_of_it(key)).flat_map(|(key, it)| {
+        let mut fields = declarations.types.iter().filter(|(key, _)| is_of_it(key)).flat_map(|(key, it)| {
             it.fields.iter().map(move |(field, it)| (key, field, it.rename.as_deref()))
         });
         let change = fields.find(|(_, _, renamed)| *renamed == Some(name));

@@ -44,8 +44,8 @@ fn any_document_text_yields_a_schema() {
 fn check_composes(text: &str) {
     let Ok(document) = OpenApiDocument::parse(text) else { return };
     let source = SchemaSource { name: Arc::from("a"), description: SchemaDescription::OpenApi(&document) };
-    let (made, _) = build_subgraphs(&[source], &SchemaDeclarations::default()).expect("a schema");
-    for it in made {
+    let (subgraphs, _) = build_subgraphs(&[source], &SchemaDeclarations::default()).expect("a schema");
+    for it in subgraphs {
         let Err(errors) = compose(&[ServiceSchema { name: &it.name, sdl: &it.sdl }]) else { continue };
         // A service without queries has no schema on its own.
         let is_fine = errors.iter().all(|error| error.code == Some("NO_QUERIES"));

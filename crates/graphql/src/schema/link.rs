@@ -106,7 +106,7 @@ pub(super) fn declare_keys(models: &mut [ServiceModel]) {
 fn add_declared_link(
     models: &mut [ServiceModel],
     name: &str,
-    declared: &LinkDeclaration,
+    declaration: &LinkDeclaration,
     changes: &TypeChanges<'_>,
 ) -> Result<(), LinkError> {
     let at = |message: String, hint: String| ("", message, hint);
@@ -129,17 +129,17 @@ fn add_declared_link(
     }
     let object = LinkedType { number, key: &key, name: type_name, fields };
     let Some(field_name) = field_name else {
-        let (target, own) = resolve_keyed_calls(models, object, declared)?;
-        models[target].keyed_calls.push(own);
+        let (target, calls) = resolve_keyed_calls(models, object, declaration)?;
+        models[target].keyed_calls.push(calls);
         return Ok(());
     };
     if graphql_names::valid_name(field_name) != field_name {
         let hint = "a name consists of letters, digits and `_`".to_owned();
         return Err(at(format!("`{field_name}` is not a valid name"), hint));
     }
-    let mut understood = resolve_declared_link(models, object, declared)?;
+    let mut understood = resolve_declared_link(models, object, declaration)?;
     understood.field.name = field_name.to_owned();
-    understood.field.description.clone_from(&declared.description);
+    understood.field.description.clone_from(&declaration.description);
     let change = changes.get(&(number, key.clone())).and_then(|change| change.fields.get(field_name));
     change.into_iter().for_each(|change| change_field(&mut understood.field, change));
     add_linked_field(models, number, &key, understood)
@@ -193,12 +193,12 @@ fn add_linked_field(
 fn resolve_declared_link(
     models: &[ServiceModel],
     object: LinkedType<'_>,
-    declared: &LinkDeclaration,
+    declaration: &LinkDeclaration,
 ) -> Result<ResolvedLink, LinkError> {
-    let call = call::resolve_call(models, object, declared)?;
+    let call = call::resolve_call(models, object, declaration)?;
     let keyed: IndexSet<Box<str>> = call.key_parameters().map(|(_, field)| field.clone()).collect();
-    let Some(on) = &declared.on else {
-        if declared.one {
+    let Some(on) = &declaration.on else {
+        if declaration.one {
             let hint = "remove it: without `on`, the field is the response of the call".to_owned();
             return Err(("/one", "`one` requires `on`".to_owned(), hint));
         }
@@ -217,13 +217,13 @@ fn resolve_declared_link(
         });
         return Ok(ResolvedLink { target: call.target, needed_fields: keyed, field });
     };
-    let (how, item, needed) = resolve_batch_strategy(models, object, &call, on, declared)?;
-    let of = if declared.one { item } else { ModelTypeRef::list(item.required()) };
+    let (batch_strategy, item, needed) = resolve_batch_strategy(models, object, &call, on, declaration)?;
+    let of = if declaration.one { item } else { ModelTypeRef::list(item.required()) };
     let mut field = call.linked_field(models, of);
     let needs = IndexSet::from([needed]);
     field.source = ModelFieldSource::Link(LinkedField {
         needed_fields: schema_field_names(object, &needs),
-        strategy: how,
+        strategy: batch_strategy,
     });
     Ok(ResolvedLink { target: call.target, needed_fields: needs, field })
 }
@@ -232,21 +232,21 @@ fn resolve_declared_link(
 fn resolve_keyed_calls(
     models: &[ServiceModel],
     object: LinkedType<'_>,
-    declared: &LinkDeclaration,
+    declaration: &LinkDeclaration,
 ) -> Result<(usize, KeyedCalls), LinkError> {
-    let call = call::resolve_call(models, object, declared)?;
+    let call = call::resolve_call(models, object, declaration)?;
     if call.target != object.number {
         let hint = format!("call `{}`, which owns the type", models[object.number].service);
         return Err((call.member, format!("`{}` belongs to another service", object.name), hint));
     }
-    let (how, item, needs) = match &declared.on {
+    let (batch_strategy, item, needs) = match &declaration.on {
         Some(on) => {
             let (how, item, needed) = resolve_batch_strategy(
                 models,
                 object,
                 &call,
                 on,
-                &LinkDeclaration { one: true, ..declared.clone() },
+                &LinkDeclaration { one: true, ..declaration.clone() },
             )?;
             (how, item, IndexSet::from([needed]))
         }
@@ -263,7 +263,10 @@ fn resolve_keyed_calls(
         let hint = format!("request a `{}` by its key: `get: service/path/{{id}}`", object.name);
         return Err((call.member, format!("the call does not return `{}` by a key", object.name), hint));
     }
-    Ok((call.target, KeyedCalls { type_key: object.key.into(), needed_fields: needs, strategy: how }))
+    Ok((
+        call.target,
+        KeyedCalls { type_key: object.key.into(), needed_fields: needs, strategy: batch_strategy },
+    ))
 }
 
 /// Resolves how items are fetched for many objects at once; also returns the type of the items, and the
@@ -273,7 +276,7 @@ fn resolve_batch_strategy(
     object: LinkedType<'_>,
     call: &ResolvedCall,
     on: &str,
-    declared: &LinkDeclaration,
+    declaration: &LinkDeclaration,
 ) -> Result<(BatchStrategy, ModelTypeRef, Box<str>), LinkError> {
     let wrong = |message: String, hint: String| Err(("/on", message, hint));
     let Some((own, theirs)) = on.split_once('=').map(|(own, theirs)| (own.trim(), theirs.trim())) else {
@@ -308,7 +311,7 @@ fn resolve_batch_strategy(
     );
     if let (Some(own_kind), Some(their_kind)) = kinds
         && own_kind != their_kind
-        && !declared.text
+        && !declaration.text
     {
         let message = format!("`{own}` is {own_kind}, and `{theirs}` {their_kind}: they are never equal");
         return wrong(message, "add `text: true` to treat 7 and \"7\" as equal".to_owned());
@@ -322,9 +325,9 @@ fn resolve_batch_strategy(
     let joined = ItemMatch {
         key: own_field.name.as_str().into(),
         item: their.member.clone(),
-        is_many: !declared.one,
-        is_text: declared.text,
-        batch: declared.batch,
+        is_many: !declaration.one,
+        is_text: declaration.text,
+        batch: declaration.batch,
     };
     if let Some((name, _)) =
         call.unfilled_arguments(models).iter().find(|(_, it)| call::is_required_argument(it))
@@ -332,12 +335,12 @@ fn resolve_batch_strategy(
         let hint = "one call is made for all objects, so specify its value".to_owned();
         return Err((call.member, format!("the required argument `{name}` has no value"), hint));
     }
-    let ask = call.bind_call(models, object);
+    let bound_call = call.bind_call(models, object);
     let keyed: Vec<(&str, &Box<str>)> = call.key_parameters().collect();
-    let how = match keyed.as_slice() {
-        [] => BatchStrategy::WholeList(ask, joined),
+    let strategy = match keyed.as_slice() {
+        [] => BatchStrategy::WholeList(bound_call, joined),
         [(argument, field)] if call.takes_list(models, argument) && ***field == *own_key => {
-            BatchStrategy::KeyBatches(ask, joined)
+            BatchStrategy::KeyBatches(bound_call, joined)
         }
         [(argument, field)] if call.takes_list(models, argument) => {
             return wrong(
@@ -361,7 +364,7 @@ fn resolve_batch_strategy(
             ));
         }
     };
-    Ok((how, item.nullable().clone(), own_key.into()))
+    Ok((strategy, item.nullable().clone(), own_key.into()))
 }
 
 /// The schema's names of fields.

@@ -43,12 +43,12 @@ pub(super) fn build_model(
     }
     let prepared = normalize_sdl(text).map_err(|_| "its brackets are nested too deeply")?;
     let document = parse_schema::<String>(&prepared).map_err(|error| error.to_string())?.into_static();
-    let asked = match is_federated {
+    let protocol = match is_federated {
         true => ModelProtocol::Federated { path, sdl: text.to_owned() },
         false => ModelProtocol::Graphql { path },
     };
     let mut reader = RemoteSchemaReader {
-        model: ServiceModel::new(service, asked),
+        model: ServiceModel::new(service, protocol),
         roots: root_type_names(&document),
         warnings: Vec::new(),
     };
@@ -218,8 +218,8 @@ impl RemoteSchemaReader {
     }
 }
 
-fn convert_values(written: &[EnumValue<'static, String>]) -> Vec<ModelEnumValue> {
-    let values = written.iter().map(|value| ModelEnumValue {
+fn convert_values(enum_values: &[EnumValue<'static, String>]) -> Vec<ModelEnumValue> {
+    let values = enum_values.iter().map(|value| ModelEnumValue {
         name: value.name.clone(),
         text: value.name.as_str().into(),
         description: value.description.clone().unwrap_or_default(),
@@ -236,8 +236,8 @@ fn add_or_merge_type(
     description: &str,
     shape: ModelTypeShape,
 ) {
-    if let Some(known) = model.types.get_mut(key) {
-        match (&mut known.shape, shape) {
+    if let Some(model_type) = model.types.get_mut(key) {
+        match (&mut model_type.shape, shape) {
             (
                 ModelTypeShape::Object { fields, implements }
                 | ModelTypeShape::Interface { fields, implements },

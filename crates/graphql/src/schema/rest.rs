@@ -201,15 +201,15 @@ fn convert_operation<'a>(
 /// The type of a parameter; `None` if it would be an object.
 fn parameter_type<'a>(
     types: &mut TypeBuilder<'a>,
-    taken: &'a Taken,
+    parameter: &'a Taken,
     at: &SchemaLocation,
 ) -> Option<ModelTypeRef> {
-    let of = match &taken.schema {
+    let of = match &parameter.schema {
         // A text or a number, unchanged.
         OpenApiSchema::Unknown => ModelTypeRef::named("String"),
         schema => types.parameter_type(schema, at)?,
     };
-    Some(if taken.is_required { of.required() } else { of })
+    Some(if parameter.is_required { of.required() } else { of })
 }
 
 struct OperationResponse {
@@ -266,8 +266,8 @@ fn collect_links(document: &OpenApiDocument, names: &[Option<String>], types: &m
     };
     for (operation, name) in document.operations.iter().zip(names) {
         let root = if operation.method == "GET" { QUERY } else { MUTATION };
-        let answered = name.as_deref().and_then(|name| types.model.fields(root)?.get(name));
-        let Some(on) = answered.map(|field| Box::<str>::from(field.type_ref.key())) else { continue };
+        let model_field = name.as_deref().and_then(|name| types.model.fields(root)?.get(name));
+        let Some(on) = model_field.map(|field| Box::<str>::from(field.type_ref.key())) else { continue };
         for link in &operation.links {
             let wish = match (find(&link.target), link.has_body) {
                 (Some(target), false) => link_parameters(link).map(|filled| DocumentLink {
@@ -282,7 +282,13 @@ fn collect_links(document: &OpenApiDocument, names: &[Option<String>], types: &m
                 (None, _) => Err("the link's target is not a field of `Query`".to_owned()),
             };
             match wish {
-                Ok(wish) if !types.model.document_links.iter().any(|known| known.is_same_field(&wish)) => {
+                Ok(wish)
+                    if !types
+                        .model
+                        .document_links
+                        .iter()
+                        .any(|document_link| document_link.is_same_field(&wish)) =>
+                {
                     types.model.document_links.push(wish);
                 }
                 Ok(_) => {}

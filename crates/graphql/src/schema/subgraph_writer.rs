@@ -222,8 +222,8 @@ impl<'a> SchemaWriter<'a> {
         let own = self.models[number]
             .keyed_calls
             .iter()
-            .filter(|own| *own.type_key == *key)
-            .map(|own| &own.needed_fields);
+            .filter(|calls| *calls.type_key == *key)
+            .map(|keyed_calls| &keyed_calls.needed_fields);
         let mut keys = String::new();
         for needs in own.clone() {
             let names = fields.map(|fields| field_names(fields, needs)).unwrap_or_default();
@@ -321,12 +321,12 @@ impl<'a> SchemaWriter<'a> {
             let links = it.shape.fields().into_iter().flat_map(ModelFields::values);
             self.bind_links(&mut bindings, &it.name, links, None);
         }
-        for own in &model.keyed_calls {
-            let entity = bindings.entities.entry(model.type_name(&own.type_key).into()).or_default();
+        for calls in &model.keyed_calls {
+            let entity = bindings.entities.entry(model.type_name(&calls.type_key).into()).or_default();
             entity.keys.extend(
-                model.fields(&own.type_key).map(|fields| field_names(fields, &own.needed_fields).into()),
+                model.fields(&calls.type_key).map(|fields| field_names(fields, &calls.needed_fields).into()),
             );
-            entity.fetch_strategy = Some(own.strategy.clone());
+            entity.fetch_strategy = Some(calls.strategy.clone());
         }
         for stub in &model.stubs {
             let owner = &self.models[stub.model];

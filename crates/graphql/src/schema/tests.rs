@@ -73,8 +73,8 @@ fn concatenated_sdl(subgraphs: &[Subgraph]) -> String {
 }
 
 fn service_bindings<'a>(subgraphs: &'a [Subgraph], service: &str) -> &'a SubgraphBindings {
-    let found = subgraphs.iter().find(|it| &*it.name == service).expect("the service");
-    match &found.kind {
+    let subgraph = subgraphs.iter().find(|it| &*it.name == service).expect("the service");
+    match &subgraph.kind {
         SubgraphProtocol::Rest(bindings) | SubgraphProtocol::Remote { bindings, .. } => bindings,
     }
 }

@@ -88,21 +88,21 @@ impl GraphqlRequest {
                 return Err(GraphqlRefusal::DuplicateParameter(PARAMETER_NAMES[place].into()));
             }
         }
-        let mut asked = Self::default();
+        let mut request = Self::default();
         for (name, text) in PARAMETER_NAMES.into_iter().zip(texts) {
             // Forms send empty values for fields that were not filled in.
             let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
             if matches!(name, "variables" | "extensions") {
                 let document = JsonDocument::new(text.into_owned().into());
-                asked.set_parameter(
+                request.set_parameter(
                     name,
                     document.map_err(|error| GraphqlRefusal::Json { place: name, error })?.root(),
                 )?;
             } else {
-                asked.set_text(name, text.into_owned());
+                request.set_text(name, text.into_owned());
             }
         }
-        asked.validate()
+        request.validate()
     }
 
     /// Parses a JSON body.
@@ -114,7 +114,7 @@ impl GraphqlRequest {
             ValueKind::Array => return Err(GraphqlRefusal::Batch),
             other => return Err(GraphqlRefusal::NotObject(other.name())),
         }
-        let (mut asked, mut given) = (Self::default(), [false; 5]);
+        let (mut request, mut given) = (Self::default(), [false; 5]);
         for (key, value) in document.root().members() {
             let Some(place) = PARAMETER_NAMES.iter().position(|name| key.equals(name.as_bytes())) else {
                 continue;
@@ -122,9 +122,9 @@ impl GraphqlRequest {
             if std::mem::replace(&mut given[place], true) {
                 return Err(GraphqlRefusal::DuplicateParameter(PARAMETER_NAMES[place].into()));
             }
-            asked.set_parameter(PARAMETER_NAMES[place], value)?;
+            request.set_parameter(PARAMETER_NAMES[place], value)?;
         }
-        asked.validate()
+        request.validate()
     }
 
     fn set_parameter(&mut self, name: &'static str, value: JsonNode<'_>) -> Result<(), GraphqlRefusal> {

@@ -99,28 +99,31 @@ impl PersistedDocuments {
             return;
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = &mut *kept;
-        let own = kept.owners.entry(owner.clone()).or_default();
-        if own.documents.insert(hash, Arc::clone(document)).is_some() {
+        let persisted_document = &mut *kept;
+        let documents = persisted_document.owners.entry(owner.clone()).or_default();
+        if documents.documents.insert(hash, Arc::clone(document)).is_some() {
             return;
         }
-        own.bytes += size;
-        let own_bytes = own.bytes;
+        documents.bytes += size;
+        let own_bytes = documents.bytes;
         let name = owner.network_block();
-        kept.grow_block(&name, size);
-        if let Some(block) = kept.blocks.get_mut(&name) {
+        persisted_document.grow_block(&name, size);
+        if let Some(block) = persisted_document.blocks.get_mut(&name) {
             block.order.push_back((owner.clone(), hash));
         }
         if own_bytes > MAX_OWNER_BYTES {
-            kept.shrink_owner(&name, &owner);
+            persisted_document.shrink_owner(&name, &owner);
         }
-        while kept.blocks.get(&name).is_some_and(|block| block.bytes > MAX_BLOCK_BYTES)
-            && kept.drop_oldest(&name)
+        while persisted_document.blocks.get(&name).is_some_and(|block| block.bytes > MAX_BLOCK_BYTES)
+            && persisted_document.drop_oldest(&name)
         {}
-        while kept.bytes > MAX_TOTAL_BYTES {
-            let largest =
-                kept.blocks_by_size.last().and_then(|(_, number)| kept.block_owners.get(number)).cloned();
-            if !largest.is_some_and(|largest| kept.drop_oldest(&largest)) {
+        while persisted_document.bytes > MAX_TOTAL_BYTES {
+            let largest = persisted_document
+                .blocks_by_size
+                .last()
+                .and_then(|(_, number)| persisted_document.block_owners.get(number))
+                .cloned();
+            if !largest.is_some_and(|largest| persisted_document.drop_oldest(&largest)) {
                 break;
             }
         }
@@ -174,13 +177,14 @@ impl PersistedDocument {
             Some(block) => std::mem::take(&mut block.order),
             None => return,
         };
-        let mut bytes = self.owners.get(owner).map_or(0, |own| own.bytes);
+        let mut bytes = self.owners.get(owner).map_or(0, |documents| documents.bytes);
         let mut dropped = Vec::new();
         order.retain(|(of, hash)| {
             if of != owner || bytes <= MAX_OWNER_BYTES {
                 return true;
             }
-            let document = self.owners.get(owner).and_then(|own| own.documents.get(hash));
+            let document =
+                self.owners.get(owner).and_then(|owner_documents| owner_documents.documents.get(hash));
             bytes -= document.map_or(0, |document| document.len() + ENTRY_OVERHEAD);
             dropped.push(*hash);
             false
@@ -192,11 +196,11 @@ impl PersistedDocument {
     }
 
     fn remove_document(&mut self, name: &DocumentOwner, owner: &DocumentOwner, hash: &DocumentHash) {
-        let Some(own) = self.owners.get_mut(owner) else { return };
-        let Some(document) = own.documents.remove(hash) else { return };
+        let Some(documents) = self.owners.get_mut(owner) else { return };
+        let Some(document) = documents.documents.remove(hash) else { return };
         let size = document.len() + ENTRY_OVERHEAD;
-        own.bytes -= size;
-        if own.documents.is_empty() {
+        documents.bytes -= size;
+        if documents.documents.is_empty() {
             self.owners.remove(owner);
         }
         self.shrink_block(name, size);
@@ -249,10 +253,13 @@ mod tests {
     fn check_accounting(persisted: &PersistedDocuments) {
         let kept = persisted.0.lock().unwrap();
         assert!(kept.bytes <= MAX_TOTAL_BYTES);
-        assert_eq!(kept.bytes, kept.owners.values().map(|own| own.bytes).sum::<usize>());
+        assert_eq!(kept.bytes, kept.owners.values().map(|documents| documents.bytes).sum::<usize>());
         assert_eq!(kept.bytes, kept.blocks.values().map(|block| block.bytes).sum::<usize>());
         let ordered = kept.blocks.values().map(|block| block.order.len()).sum::<usize>();
-        assert_eq!(ordered, kept.owners.values().map(|own| own.documents.len()).sum::<usize>());
+        assert_eq!(
+            ordered,
+            kept.owners.values().map(|owner_documents| owner_documents.documents.len()).sum::<usize>()
+        );
         assert_eq!(
             (kept.blocks_by_size.len(), kept.block_owners.len()),
             (kept.blocks.len(), kept.blocks.len())

@@ -46,15 +46,15 @@ impl DocumentFile {
 
 impl StoredDocuments {
     pub(crate) fn new(files: &[DocumentFile]) -> Self {
-        let mut listed = Self::default();
+        let mut documents = Self::default();
         for DocumentFile { name, text, .. } in files {
             // Editors end a file with a line break, which clients may or may not hash.
             for spelt in [&**text, text.trim_end()] {
-                listed.by_hash.entry(hash_document(spelt)).or_insert_with(|| Arc::clone(text));
+                documents.by_hash.entry(hash_document(spelt)).or_insert_with(|| Arc::clone(text));
             }
-            listed.by_name.insert(name.clone(), Arc::clone(text));
+            documents.by_name.insert(name.clone(), Arc::clone(text));
         }
-        listed
+        documents
     }
 
     pub(crate) fn by_hash(&self, hash: &DocumentHash) -> Option<&Arc<str>> {
@@ -78,14 +78,16 @@ mod tests {
     #[test]
     fn finds_documents_by_name_and_by_hash_with_or_without_the_final_line_break() {
         let (file, name, text) = ("documents/buyers.graphql".into(), "buyers".into(), "{ buyers }\n".into());
-        let listed = StoredDocuments::new(&[DocumentFile { file, name, text }]);
+        let documents = StoredDocuments::new(&[DocumentFile { file, name, text }]);
         for known in [
-            listed.by_name("buyers"),
-            listed.by_hash(&hash_document("{ buyers }\n")),
-            listed.by_hash(&hash_document("{ buyers }")),
+            documents.by_name("buyers"),
+            documents.by_hash(&hash_document("{ buyers }\n")),
+            documents.by_hash(&hash_document("{ buyers }")),
         ] {
             assert_eq!(known.map(|text| &**text), Some("{ buyers }\n"));
         }
-        assert!(listed.by_hash(&hash_document("{buyers}")).is_none() && listed.by_name("orders").is_none());
+        assert!(
+            documents.by_hash(&hash_document("{buyers}")).is_none() && documents.by_name("orders").is_none()
+        );
     }
 }

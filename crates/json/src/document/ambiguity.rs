@@ -76,7 +76,8 @@ pub(crate) fn check_ambiguity(node: JsonNode<'_>) -> Result<(), AmbiguousValue> 
         }
         ValueKind::Array => {
             for (index, item) in node.items().enumerate() {
-                check_ambiguity(item).map_err(|found| found.with_step(PathStep::Index(index)))?;
+                check_ambiguity(item)
+                    .map_err(|ambiguous_value| ambiguous_value.with_step(PathStep::Index(index)))?;
             }
             Ok(())
         }

@@ -18,16 +18,17 @@ fn agrees_with_serde_json_and_never_panics() {
             assert_eq!(document.is_ok(), known, "{}", String::from_utf8_lossy(text));
         }
         let pointer = String::from_utf8_lossy(text);
-        let known = JsonDocument::new(Bytes::from_static(br#"{"a":[{"b":1}]}"#)).unwrap();
-        let _ = known.root().pointer(&pointer);
+        let json_document = JsonDocument::new(Bytes::from_static(br#"{"a":[{"b":1}]}"#)).unwrap();
+        let _ = json_document.root().pointer(&pointer);
         if let Ok(document) = document {
             for path in ["", "/a", "/0/a", "/~1/~0", "/a/18446744073709551616"] {
                 let _ = document.root().pointer(path);
             }
             // Guests may pass any position.
             (0..text.len()).filter_map(|place| document.node_at(place)).for_each(exercise_node);
-            let spots =
-                ["", "/a", "/a/0", "/a/0/b"].into_iter().filter_map(|at| known.root().pointer(at).ok()?);
+            let spots = ["", "/a", "/a/0", "/a/0/b"]
+                .into_iter()
+                .filter_map(|at| json_document.root().pointer(at).ok()?);
             spots.filter_map(|node| document.node_by_id(node.node_id())).for_each(exercise_node);
         }
     });

@@ -33,11 +33,11 @@ pub(crate) fn build_index(
     }
     let rest = most.checked_sub(block::token_bits_size(text.len())).ok_or(JsonError::IndexTooLarge(0))?;
     std::str::from_utf8(text).map_err(|error| JsonError::NotJson(error.valid_up_to()))?;
-    let found = block::classify_text(text).map_err(JsonError::NotJson)?;
-    let blocks = &found.tokens[..];
+    let classification = block::classify_text(text).map_err(JsonError::NotJson)?;
+    let blocks = &classification.tokens[..];
     let containers =
         index_containers(IndexTokens::from_position(text, blocks, 0), rest / size_of::<IndexedContainer>())?;
-    Ok((found, containers))
+    Ok((classification, containers))
 }
 
 /// The tokens of a text, in order.

@@ -82,8 +82,8 @@ impl<'a> JsonNode<'a> {
 
     /// Returns the value at a spot, if the spot is within the text.
     #[inline]
-    pub(crate) fn from_id(document: &'a JsonDocument, spot: NodeId) -> Option<Self> {
-        let (start, place) = (spot.start as usize, spot.container_index as usize);
+    pub(crate) fn from_id(document: &'a JsonDocument, node_id: NodeId) -> Option<Self> {
+        let (start, place) = (node_id.start as usize, node_id.container_index as usize);
         (start < document.text.len()).then_some(Self { document, start, container_index: place })
     }
 
@@ -254,15 +254,15 @@ impl<'a> JsonNode<'a> {
         if pointer.is_empty() {
             return Ok(Some(self));
         }
-        let mut found = Some(self);
+        let mut json_node = Some(self);
         for step in pointer.strip_prefix('/').ok_or(JsonError::NotPointer)?.split('/') {
             let step = pointer::parse_step(step)?;
-            found = found.and_then(|node| match node.kind() {
+            json_node = json_node.and_then(|node| match node.kind() {
                 ValueKind::Array => node.item(pointer::parse_index(&step)?),
                 _ => node.member(step.as_bytes()),
             });
         }
-        Ok(found)
+        Ok(json_node)
     }
 
     /// Returns the content of a string in UTF-8, or `None` for other values. An unpaired surrogate is
@@ -517,9 +517,9 @@ impl<'a> ChildCursor<'a> {
 impl<'a> ObjectMembers<'a> {
     /// Returns the members of an object, beginning with the one whose name is at this spot, as returned by
     /// [`ObjectMembers::next_node_id`].
-    pub(crate) fn from_id(document: &'a JsonDocument, spot: NodeId) -> Self {
-        let tokens = Some(document.tokens_from(spot.start as usize));
-        Self(ChildCursor { document, tokens, container_index: spot.container_index as usize })
+    pub(crate) fn from_id(document: &'a JsonDocument, node_id: NodeId) -> Self {
+        let tokens = Some(document.tokens_from(node_id.start as usize));
+        Self(ChildCursor { document, tokens, container_index: node_id.container_index as usize })
     }
 
     /// Returns the spot of the next member, so that an iteration may continue there later, or `None` after

@@ -13,8 +13,8 @@ fn parse_document(text: &str) -> Result<JsonDocument, JsonError> {
 
 fn text_at_pointer(text: &str, path: &str) -> Option<String> {
     let document = parse_document(text).unwrap();
-    let found = document.root().pointer(path).unwrap();
-    found.map(|node| String::from_utf8(node.slice().to_vec()).unwrap())
+    let json_node = document.root().pointer(path).unwrap();
+    json_node.map(|node| String::from_utf8(node.slice().to_vec()).unwrap())
 }
 
 #[test]
@@ -163,9 +163,9 @@ fn finds_a_value_by_its_position() {
     let text = format!(r#"{{"long":{:?},"list":[[],{{"x":[1,2,3]}},"s"]}}"#, "y".repeat(200));
     let document = parse_document(&text).unwrap();
     let node = document.root().pointer("/list/1").unwrap().unwrap();
-    let again = document.node_at(node.start()).unwrap();
-    assert_eq!(again.text(), node.text());
-    assert_eq!(again.member(b"x").unwrap().count(), 3);
+    let json_node = document.node_at(node.start()).unwrap();
+    assert_eq!(json_node.text(), node.text());
+    assert_eq!(json_node.member(b"x").unwrap().count(), 3);
     assert_eq!(document.root().count(), 2);
 }
 
@@ -362,9 +362,9 @@ fn finds_values_by_position_in_any_order() {
     for number in (0..500).map(|number| number * 211 % 500) {
         let by_start = document.node_at(items[number].start()).unwrap();
         let by_spot = document.node_by_id(items[number].node_id()).unwrap();
-        for found in [by_start, by_spot] {
-            assert_eq!(found.text(), item(number).as_bytes());
-            assert_eq!(found.member(b"list").unwrap().count(), 2);
+        for node in [by_start, by_spot] {
+            assert_eq!(node.text(), item(number).as_bytes());
+            assert_eq!(node.member(b"list").unwrap().count(), 2);
         }
     }
 }

@@ -12,8 +12,8 @@ fn parse_document(text: &str) -> JsonDocument {
 }
 
 fn keys_equal(one: &str, other: &str) -> bool {
-    let (one, other) = (parse_document(one), parse_document(other));
-    JoinKey::from_node(one.root()) == JoinKey::from_node(other.root())
+    let (document, other) = (parse_document(one), parse_document(other));
+    JoinKey::from_node(document.root()) == JoinKey::from_node(other.root())
 }
 
 #[test]

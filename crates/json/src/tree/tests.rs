@@ -51,11 +51,11 @@ fn long_texts_become_separate_pieces_without_copying() {
 
 #[test]
 fn only_shared_memory_is_the_same_value() {
-    let one = text_tree("[1,2,3]");
-    assert!(one.ptr_eq(&one.clone()) && !one.ptr_eq(&text_tree("[1,2,3]")));
-    let object = JsonTree::Object([tree_member("a", one.clone())].into());
+    let tree = text_tree("[1,2,3]");
+    assert!(tree.ptr_eq(&tree.clone()) && !tree.ptr_eq(&text_tree("[1,2,3]")));
+    let object = JsonTree::Object([tree_member("a", tree.clone())].into());
     assert!(
-        object.ptr_eq(&object.clone()) && !object.ptr_eq(&JsonTree::Object([tree_member("a", one)].into()))
+        object.ptr_eq(&object.clone()) && !object.ptr_eq(&JsonTree::Object([tree_member("a", tree)].into()))
     );
     let extended = JsonTree::Extended("{}".into(), [].into());
     assert!(extended.ptr_eq(&extended.clone()) && !extended.ptr_eq(&object));

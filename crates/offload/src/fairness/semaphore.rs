@@ -235,13 +235,13 @@ mod tests {
     fn serves_payers_in_rounds() {
         let (attacker, neighbour) = payers();
         let semaphore = FairSemaphore::new(2);
-        let held = [(); 2].map(|()| semaphore.try_acquire(attacker).expect("no other payer waits"));
+        let permits = [(); 2].map(|()| semaphore.try_acquire(attacker).expect("no other payer waits"));
         let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(semaphore.acquire(attacker))).collect();
         assert!(waiting.iter_mut().all(|task| task.now_or_never().is_none()));
         let mut last = Box::pin(semaphore.acquire(neighbour));
         assert!((&mut last).now_or_never().is_none());
         assert!(semaphore.try_acquire(neighbour).is_none(), "a new task does not pass waiting ones");
-        drop(held);
+        drop(permits);
         assert!(last.now_or_never().is_some(), "served after the attacker's first task");
     }
 
@@ -249,16 +249,16 @@ mod tests {
     fn reserves_permits_for_payers_with_few() {
         let (attacker, neighbour) = payers();
         let semaphore = FairSemaphore::with_reserve(8);
-        let mut held: Vec<_> = (0..4).map(|_| semaphore.try_acquire(attacker).unwrap()).collect();
+        let mut permits: Vec<_> = (0..4).map(|_| semaphore.try_acquire(attacker).unwrap()).collect();
         let mut waiting = Box::pin(semaphore.acquire(attacker));
         assert!((&mut waiting).now_or_never().is_none(), "a payer holds at most half of the permits");
         let first = semaphore.try_acquire(neighbour).expect("the other half is for others");
         let second = semaphore.try_acquire(neighbour).unwrap();
-        held.truncate(3);
+        permits.truncate(3);
         assert!((&mut waiting).now_or_never().is_none(), "it holds as many as are free");
         drop(first);
         assert!(waiting.now_or_never().is_some());
-        drop((held, second));
+        drop((permits, second));
         assert_eq!(semaphore.available_permits(), 8);
     }
 
@@ -292,10 +292,10 @@ mod tests {
     fn a_reserve_leaves_a_single_permit_usable() {
         let (attacker, neighbour) = payers();
         let semaphore = FairSemaphore::with_reserve(1);
-        let held = semaphore.try_acquire(attacker).unwrap();
+        let permit = semaphore.try_acquire(attacker).unwrap();
         let mut next = Box::pin(semaphore.acquire(neighbour));
         assert!((&mut next).now_or_never().is_none());
-        drop(held);
+        drop(permit);
         assert!(next.now_or_never().is_some());
     }
 
@@ -303,19 +303,19 @@ mod tests {
     fn passes_over_cancelled_tasks() {
         let (attacker, neighbour) = payers();
         for semaphore in [FairSemaphore::new(1), FairSemaphore::with_reserve(1)] {
-            let held = semaphore.try_acquire(attacker).unwrap();
+            let permit = semaphore.try_acquire(attacker).unwrap();
             for _ in 0..10 {
                 assert!(semaphore.acquire(attacker).now_or_never().is_none());
             }
             let mut next = Box::pin(semaphore.acquire(neighbour));
             assert!((&mut next).now_or_never().is_none());
-            drop(held);
+            drop(permit);
             drop((&mut next).now_or_never().expect("the permit passed over the cancelled tasks"));
             assert_eq!(semaphore.available_permits(), 1);
-            let held = semaphore.try_acquire(attacker).unwrap();
+            let fair_permit = semaphore.try_acquire(attacker).unwrap();
             let mut served = Box::pin(semaphore.acquire(neighbour));
             assert!((&mut served).now_or_never().is_none());
-            drop(held);
+            drop(fair_permit);
             drop(served);
             assert_eq!(
                 semaphore.available_permits(),

@@ -303,9 +303,9 @@ async fn cancels_a_job_at_its_deadline() {
 #[tokio::test]
 async fn does_not_start_a_job_after_its_deadline() {
     let pool = start_pool(1, HOUR);
-    let late = JobRequest { deadline: Instant::now(), ..job_request(1) };
+    let request = JobRequest { deadline: Instant::now(), ..job_request(1) };
     let (sender, begun) = mpsc::channel();
-    let ended = pool.run(late, move |_| sender.send(())).await;
+    let ended = pool.run(request, move |_| sender.send(())).await;
     assert_eq!(ended, Err(OffloadError::DeadlineExceeded));
     assert!(begun.recv().is_err(), "the job was dropped without running");
 }
@@ -341,6 +341,6 @@ async fn paced_jobs_wait_for_quota() {
     assert!(matches!(refused, Err(OffloadError::QuotaExceeded { .. })), "{refused:?}");
     assert_eq!(pool.run_paced(job_request(1), |_| ()).await, Ok(()), "the payer has quota again");
     pool.quota().charge(job_request(1).payer, 10 * SECOND, Instant::now());
-    let late = JobRequest { deadline: Instant::now(), ..job_request(1) };
-    assert_eq!(pool.run_paced(late, |_| ()).await, Err(OffloadError::DeadlineExceeded));
+    let request = JobRequest { deadline: Instant::now(), ..job_request(1) };
+    assert_eq!(pool.run_paced(request, |_| ()).await, Err(OffloadError::DeadlineExceeded));
 }

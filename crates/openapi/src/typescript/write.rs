@@ -33,7 +33,9 @@ impl TypeWriter<'_> {
             OpenApiSchema::List(items) => format!("{}[]", self.operand_type(items)),
             OpenApiSchema::Tuple(first, rest) => {
                 let mut items: Vec<String> = first.iter().map(|item| self.schema_type(item)).collect();
-                items.extend(rest.as_deref().map(|rest| format!("...{}[]", self.operand_type(rest))));
+                items.extend(
+                    rest.as_deref().map(|api_schema| format!("...{}[]", self.operand_type(api_schema))),
+                );
                 format!("[{}]", items.join(", "))
             }
             OpenApiSchema::Object(object) => self.object_type(object),

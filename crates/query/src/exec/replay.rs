@@ -97,14 +97,15 @@ impl RunRecording {
     ) -> Result<ReplayResult, ReplayError> {
         let exact = self.is_recording_of(&program);
         let end = self.end.clone();
-        let known = runtime.compile_stored(language, &program).map_err(|error| program_error(&error))?;
-        let program = &known.program;
+        let cached_program =
+            runtime.compile_stored(language, &program).map_err(|error| program_error(&error))?;
+        let program = &cached_program.program;
         let (mut guest, input) = (replay_guest(&self, runtime.offload().clone())?, self.input.0.clone());
         guest.tape = HostCallMode::Replaying(Box::new(ReplayState::new(self, exact)));
         let client = guest.call.quota_key();
-        let stage = ExecutionSlot::new(runtime, program, guest, None, None);
-        let ended = run(runtime, program, client, stage, &input, false).await;
-        compare_end(ended, end, exact)
+        let slot = ExecutionSlot::new(runtime, program, guest, None, None);
+        let result = run(runtime, program, client, slot, &input, false).await;
+        compare_end(result, end, exact)
     }
 }
 
@@ -162,14 +163,14 @@ fn program_error(error: &QueryError) -> ReplayError {
 }
 
 /// Compares the end of a run with the recorded one.
-fn compare_end(ended: RunResult, recorded: RunEnd, exact: bool) -> Result<ReplayResult, ReplayError> {
-    let HostCallMode::Replaying(player) = ended.tape else {
+fn compare_end(result: RunResult, recorded: RunEnd, exact: bool) -> Result<ReplayResult, ReplayError> {
+    let HostCallMode::Replaying(player) = result.tape else {
         return Err(ReplayError::Malformed("the recording is missing".into()));
     };
     let (calls, rest) = player.progress();
-    let over = matches!(&ended.result, Err(QueryError::Replay(ReplayStop::RecordedEnd)));
-    let end = match &ended.result {
-        Ok(()) => ended.answer.to_run_end(),
+    let over = matches!(&result.result, Err(QueryError::Replay(ReplayStop::RecordedEnd)));
+    let end = match &result.result {
+        Ok(()) => result.answer.to_run_end(),
         Err(QueryError::Replay(ReplayStop::RecordedEnd)) => recorded.clone(),
         Err(QueryError::Replay(stop)) => return Err(ReplayError::Diverged(stop.to_string())),
         Err(error) => RunEnd::from_error(error, false),
@@ -180,9 +181,9 @@ fn compare_end(ended: RunResult, recorded: RunEnd, exact: bool) -> Result<Replay
         return Err(ReplayError::Diverged(diverged));
     }
     Ok(ReplayResult {
-        end: to_replay_end(end, ended.answer),
+        end: to_replay_end(end, result.answer),
         is_same_end: same,
-        console: ended.console.into_text(),
+        console: result.console.into_text(),
         calls,
     })
 }

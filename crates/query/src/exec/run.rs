@@ -116,7 +116,7 @@ pub(crate) async fn run(
 ) -> RunResult {
     let call = &stage.store.data().call;
     let (trace, payer, deadline) = (call.trace.clone(), call.payer.clone(), call.budget.deadline);
-    let waits = trace.start_phase("queue");
+    let phase = trace.start_phase("queue");
     let mut permit = match &stage.placement {
         RunPlacement::Warm(_) => None,
         RunPlacement::Fresh(_) => {
@@ -139,21 +139,24 @@ pub(crate) async fn run(
     let is_plain = matches!(program, CompiledProgram::Plain(_));
     let mut staged =
         scopeguard::guard((store, within, permit), |staged| drop_cancelled_run(staged, is_plain));
-    let (store, within, _) = &mut *staged;
-    drop(waits);
+    let (store, run_placement, _) = &mut *staged;
+    drop(phase);
     let _runs = trace.start_phase("run");
     let _running = runtime.ticker.track_guest();
     let most = store.data().limits.millis(LimitKind::Cpu);
     let engine = store.engine().clone();
-    let entered = enter_program(runtime, program, store, within, input);
-    let mut charged =
+    let entered = enter_program(runtime, program, store, run_placement, input);
+    let mut charge_guard =
         CpuChargeGuard { metered: MeteredFuture::new(entered, most, &runtime.gate, client, &engine), payer };
-    let result = timeout_at(deadline, Pin::new(&mut charged.metered)).await;
-    let cpu = charged.metered.cpu_used();
-    drop(charged);
+    let result = timeout_at(deadline, Pin::new(&mut charge_guard.metered)).await;
+    let cpu = charge_guard.metered.cpu_used();
+    drop(charge_guard);
     let guest = store.data();
-    let first =
-        if let RunPlacement::Warm(seat) = within { seat.initial_memory() } else { guest.initial_memory };
+    let first = if let RunPlacement::Warm(seat) = run_placement {
+        seat.initial_memory()
+    } else {
+        guest.initial_memory
+    };
     let keeps_instance = keeps_instance && !has_outgrown(guest.linear_memory(), first);
     if !matches!(result, Some(Ok(Ok(_)))) || !keeps_instance {
         discard_run_memory(store, is_plain).await;
@@ -174,11 +177,11 @@ pub(crate) async fn run(
         .zip(permit)
         .map(|(entry, permit)| Box::new(WarmInstanceState::new(entry, permit, share, first)));
     let (answer, console) = store.data_mut().reset_after_run();
-    let (seat, is_reused) = match within {
+    let (instance_state, is_reused) = match within {
         RunPlacement::Warm(seat) => (Some(seat), true),
         RunPlacement::Fresh(_) => (fresh, false),
     };
-    let live = seat.map(|seat| WarmInstance { store, state: seat });
+    let live = instance_state.map(|warm_instance_state| WarmInstance { store, state: warm_instance_state });
     RunResult { warm_instance: live, is_reused, ..finished_result(Ok(()), answer, console, cpu) }
 }
 
@@ -202,10 +205,10 @@ fn drop_cancelled_run(mut staged: (Store<QueryGuest>, RunPlacement, Option<FairP
         && let Ok(runtime) = Handle::try_current()
     {
         runtime.spawn(watch_polls(PollSite::Query, async move {
-            let (mut store, within, permit) = staged;
+            let (mut store, placement, permit) = staged;
             discard_run_memory(&mut store, is_plain).await;
             drop(store);
-            drop((within, permit));
+            drop((placement, permit));
         }));
     }
 }
@@ -270,10 +273,10 @@ async fn enter_program(
     runtime: &QueryRuntime,
     program: &CompiledProgram,
     store: &mut Store<QueryGuest>,
-    within: &RunPlacement,
+    placement: &RunPlacement,
     input: &Bytes,
 ) -> GuestResult<Option<EntryPoints>> {
-    let entry = match within {
+    let entry = match placement {
         RunPlacement::Warm(seat) => {
             seat.entry.call(store, input).await?;
             None

@@ -204,8 +204,8 @@ fn read_headers(view: &MemoryView<'_>, address: u32, count: u32) -> GuestResult<
 const CALL_BYTES: usize = size_of::<HandleState>() + size_of::<UpstreamCallRecord>();
 
 /// Checks a call against the rules of the route and starts it.
-fn start_request(guest: &mut QueryGuest, wanted: GuestRequest) -> Result<i32, QueryError> {
-    let GuestRequest { method, target, headers, body, held_bytes: taken } = wanted;
+fn start_request(guest: &mut QueryGuest, guest_request: GuestRequest) -> Result<i32, QueryError> {
+    let GuestRequest { method, target, headers, body, held_bytes: taken } = guest_request;
     let name = target.service.to_ascii_lowercase();
     let service =
         guest.access.services.get(&name).cloned().ok_or_else(|| QueryError::UnknownService(short(&name)))?;
@@ -425,7 +425,7 @@ fn response_json(
         return Ok(PartOutcome::Done(AbiCode::Invalid as i32));
     };
     let found = match view.guest.document("Response_json", handle)? {
-        Ok(opened) => followed.cloned().unwrap_or_else(|| pointer_value(opened.document, &text)),
+        Ok(document) => followed.cloned().unwrap_or_else(|| pointer_value(document.document, &text)),
         Err(error) => return Ok(error.next_step()),
     };
     match found {

@@ -129,8 +129,8 @@ impl QueryGuest {
     }
 
     /// Sets the run permit.
-    pub(crate) fn set_run_permit(&mut self, place: RunPermit) {
-        self.run_permit = Some(place);
+    pub(crate) fn set_run_permit(&mut self, permit: RunPermit) {
+        self.run_permit = Some(permit);
     }
 
     /// Releases the run permit.

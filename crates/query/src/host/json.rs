@@ -50,10 +50,10 @@ pub(super) fn add_to_linker(linker: &mut Linker<QueryGuest>) -> GuestResult<()> 
                     let name = view.note_text(name, name_len)?;
                     Ok(json!({ "future": future, "node": node, "name": name, "last": last != 0, "len": len }))
                 };
-                let wanted = WantedMember { node, name: (name, name_len), last: last != 0 };
+                let member = WantedMember { node, name: (name, name_len), last: last != 0 };
                 let mut search = MemberSearch::default();
                 call_in_steps(&mut caller, "Json_member", with, move |view| {
-                    json_member(view, future, &wanted, (value, data, len), &mut search)
+                    json_member(view, future, &member, (value, data, len), &mut search)
                 })
                 .await
             })
@@ -80,9 +80,9 @@ pub(super) fn add_to_linker(linker: &mut Linker<QueryGuest>) -> GuestResult<()> 
                     let (last, count) = (last != 0, count);
                     Ok(json!({ "future": future, "node": node, "name": name, "last": last, "count": count, "len": len }))
                 };
-                let wanted = WantedMember { node, name: (name, name_len), last: last != 0 };
+                let wanted_member = WantedMember { node, name: (name, name_len), last: last != 0 };
                 call_in_steps(&mut caller, "Json_column", with, move |view| {
-                    json_column(view, future, &wanted, (values, count), (data, len))
+                    json_column(view, future, &wanted_member, (values, count), (data, len))
                 })
                 .await
             })
@@ -152,10 +152,10 @@ fn json_root(
     let is_taped = !view.guest.tape.is_off();
     let mut out = OutputRange::new(view.bytes, data, data + len);
     let (code, place) = match view.guest.document("Json_root", future)? {
-        Ok(opened) => {
-            let root = opened.document.root();
+        Ok(document) => {
+            let root = document.document.root();
             if !is_taped || !matches!(root.kind(), ValueKind::Array | ValueKind::Object) {
-                return Ok(out.write_value(value, opened.read_value(root)).into_step(AbiCode::Ok as i32));
+                return Ok(out.write_value(value, document.read_value(root)).into_step(AbiCode::Ok as i32));
             }
             (AbiCode::Ok, 0)
         }
@@ -177,10 +177,10 @@ struct MemberSearch {
 
 impl MemberSearch {
     /// Searches the next part.
-    fn search_part(&mut self, document: &JsonDocument, wanted: &WantedMember, name: &[u8]) {
+    fn search_part(&mut self, document: &JsonDocument, member: &WantedMember, name: &[u8]) {
         let members = match self.next {
             Some(next) => Some(document.members_at(next)),
-            None => document.node_at(wanted.node as usize).map(JsonNode::members),
+            None => document.node_at(member.node as usize).map(JsonNode::members),
         };
         let mut pass = TraversalPart::default();
         for (key, value) in members.into_iter().flatten() {
@@ -191,7 +191,7 @@ impl MemberSearch {
             }
             if key.equals(name) {
                 self.found = Some(value.node_id());
-                if !wanted.last {
+                if !member.last {
                     break;
                 }
             }
@@ -203,16 +203,16 @@ impl MemberSearch {
 fn json_member(
     view: &mut MemoryView<'_>,
     future: i32,
-    wanted: &WantedMember,
+    member: &WantedMember,
     (value, data, len): (u32, u32, u32),
     search: &mut MemberSearch,
 ) -> GuestResult<PartOutcome<i32>> {
-    let (name, name_len) = wanted.name;
+    let (name, name_len) = member.name;
     view.slice(data, len)?;
     view.slice(value, JSON_VALUE_BYTES)?;
     view.slice(name, name_len)?;
-    let opened = match view.guest.document("Json_member", future)? {
-        Ok(opened) => opened,
+    let document = match view.guest.document("Json_member", future)? {
+        Ok(open_document) => open_document,
         Err(error) => return Ok(error.next_step()),
     };
     if name_len > MAX_TEXT_BYTES {
@@ -220,16 +220,16 @@ fn json_member(
     }
     let name = &view.bytes[name as usize..][..name_len as usize];
     if !search.is_over {
-        search.search_part(opened.document, wanted, name);
+        search.search_part(document.document, member, name);
     }
     if !search.is_over {
         return Ok(PartOutcome::Yield);
     }
-    let Some(found) = search.found.and_then(|spot| opened.document.node_by_id(spot)) else {
+    let Some(node) = search.found.and_then(|node_id| document.document.node_by_id(node_id)) else {
         return Ok(PartOutcome::Done(AbiCode::Missing as i32));
     };
     let mut out = OutputRange::new(view.bytes, data, data + len);
-    Ok(out.write_value(value, opened.read_value(found)).into_step(AbiCode::Ok as i32))
+    Ok(out.write_value(value, document.read_value(node)).into_step(AbiCode::Ok as i32))
 }
 
 /// Reads one member of many items in one call, since advancing to the next item costs less than a call.
@@ -237,7 +237,7 @@ fn json_member(
 fn json_column(
     view: &mut MemoryView<'_>,
     future: i32,
-    wanted: &WantedMember,
+    member: &WantedMember,
     (values, count): (u32, u32),
     (data, len): (u32, u32),
 ) -> GuestResult<PartOutcome<i32>> {
@@ -245,31 +245,31 @@ fn json_column(
     let room = count.saturating_mul(JSON_VALUE_BYTES);
     view.slice(values, room)?;
     let room = room.min(MAX_COLUMN_VALUES * JSON_VALUE_BYTES);
-    view.slice(wanted.name.0, wanted.name.1)?;
-    let opened = match view.guest.document("Json_column", future)? {
-        Ok(opened) => opened,
+    view.slice(member.name.0, member.name.1)?;
+    let document = match view.guest.document("Json_column", future)? {
+        Ok(open_document) => open_document,
         Err(error) => return Ok(error.next_step()),
     };
-    if wanted.name.1 > MAX_TEXT_BYTES {
+    if member.name.1 > MAX_TEXT_BYTES {
         return Ok(PartOutcome::Done(AbiCode::Invalid as i32));
     }
-    let name = view.bytes[wanted.name.0 as usize..][..wanted.name.1 as usize].to_vec();
+    let name = view.bytes[member.name.0 as usize..][..member.name.1 as usize].to_vec();
     let mut out = OutputRange::new(view.bytes, data, data + len);
     let places = (values..values + room).step_by(JSON_VALUE_BYTES as usize);
-    let first = wanted.node as usize;
-    let items = opened.document.node_at(first).into_iter().flat_map(JsonNode::with_following_items);
-    let is_long = opened.document.text().len() > MAX_COLUMN_TEXT;
+    let first = member.node as usize;
+    let items = document.document.node_at(first).into_iter().flat_map(JsonNode::with_following_items);
+    let is_long = document.document.text().len() > MAX_COLUMN_TEXT;
     let is_near =
         |item: JsonNode<'_>| item.start() - first <= MAX_COLUMN_TEXT && !item.is_longer_than(MAX_COLUMN_TEXT);
     let filled = places.zip(items).take_while(|(at, item)| {
         if is_long && !is_near(*item) {
             return false;
         }
-        let Some(found) = wanted.find_in(*item, &name) else {
+        let Some(node) = member.find_in(*item, &name) else {
             out.write_missing(*at);
             return true;
         };
-        matches!(out.write_value(*at, opened.read_value(found)), WriteOutcome::Complete)
+        matches!(out.write_value(*at, document.read_value(node)), WriteOutcome::Complete)
     });
     Ok(PartOutcome::Done(to_length(filled.count())))
 }
@@ -310,10 +310,10 @@ impl ContainerFill {
     /// Writes the next part. Returns the next step of the call, or `None` if all children are written.
     fn write_part(
         &mut self,
-        opened: &OpenDocument<'_>,
+        open_document: &OpenDocument<'_>,
         out: &mut OutputRange<'_>,
     ) -> Option<PartOutcome<i32>> {
-        let document = opened.document;
+        let document = open_document.document;
         let next = self.next_child?;
         let members = self.is_object.then(|| document.members_at(next)).into_iter().flatten();
         let items = document.node_by_id(next).filter(|_| !self.is_object).map(JsonNode::with_following_items);
@@ -325,14 +325,14 @@ impl ContainerFill {
                 return Some(PartOutcome::Yield);
             }
             for node in [Some(name), value].into_iter().flatten().skip(self.written) {
-                let written = out.write_value(self.record_address, opened.read_value(node));
+                let outcome = out.write_value(self.record_address, open_document.read_value(node));
                 pass.count_escaped(out.take_escaped());
-                if let WriteOutcome::Unread(place) = written {
+                if let WriteOutcome::Unread(place) = outcome {
                     return Some(PartOutcome::Read(place));
                 }
                 self.record_address += JSON_VALUE_BYTES;
                 self.written += 1;
-                match written {
+                match outcome {
                     WriteOutcome::DoesNotFit(bytes) => self.missing_bytes += bytes,
                     WriteOutcome::Text(bytes, to) => {
                         return Some(PartOutcome::Copy { bytes, address: to, result: None });
@@ -354,14 +354,16 @@ fn json_children(
     filling: &mut Option<ContainerFill>,
 ) -> GuestResult<PartOutcome<i32>> {
     view.slice(data, len)?;
-    let opened = match view.guest.document("Json_children", future)? {
-        Ok(opened) => opened,
+    let document = match view.guest.document("Json_children", future)? {
+        Ok(open_document) => open_document,
         Err(error) => return Ok(error.next_step()),
     };
     let filling = match filling {
         Some(filling) => filling,
         none => {
-            let Some(node) = opened.document.node_at(node as usize) else { return Ok(PartOutcome::Done(0)) };
+            let Some(node) = document.document.node_at(node as usize) else {
+                return Ok(PartOutcome::Done(0));
+            };
             let records = node.count() * if node.kind() == ValueKind::Object { 2 } else { 1 };
             let records = to_word(records).saturating_mul(JSON_VALUE_BYTES);
             if records > len {
@@ -371,7 +373,7 @@ fn json_children(
         }
     };
     let mut out = OutputRange::new(view.bytes, filling.text_address, data + len);
-    let step = filling.write_part(&opened, &mut out);
+    let step = filling.write_part(&document, &mut out);
     filling.text_address = out.text_address;
     Ok(step.unwrap_or_else(|| {
         PartOutcome::Done(to_length((filling.text_address - data) as usize + filling.missing_bytes))
@@ -384,11 +386,11 @@ fn json_text(
     node: u32,
     out: (u32, u32),
 ) -> GuestResult<PartOutcome<i32>> {
-    let opened = match view.guest.document("Json_text", future)? {
-        Ok(opened) => opened,
+    let document = match view.guest.document("Json_text", future)? {
+        Ok(open_document) => open_document,
         Err(error) => return Ok(error.next_step()),
     };
-    let text = match opened.document.node_at(node as usize).map(|node| opened.read_value(node)) {
+    let text = match document.document.node_at(node as usize).map(|node| document.read_value(node)) {
         Some(FoundValue::Short(node)) => value_text(node),
         Some(FoundValue::Long(scalar)) => scalar.scalar_text(),
         Some(FoundValue::Unread(place)) => return Ok(PartOutcome::Read(place)),

@@ -52,9 +52,10 @@ pub(crate) fn failed_run_problem(
     error: QueryError,
     timing: &str,
     console: String,
-    made: &[UpstreamCallRecord],
+    records: &[UpstreamCallRecord],
 ) -> FailedRun {
-    let calls: Vec<Value> = made.iter().filter(|made| is_listed_call(made)).map(call_to_json).collect();
+    let calls: Vec<Value> =
+        records.iter().filter(|record| is_listed_call(record)).map(call_to_json).collect();
     let members = Map::from_iter([("calls".into(), calls.into()), ("console".into(), console.into())]);
     let timing = HeaderValue::from_str(timing).ok();
     let headers =
@@ -63,17 +64,17 @@ pub(crate) fn failed_run_problem(
 }
 
 /// Whether a problem lists this call: unsafe calls, since they may have changed something, and failed ones.
-fn is_listed_call(made: &UpstreamCallRecord) -> bool {
-    !made.method.is_safe() || !matches!(made.outcome, UpstreamCallOutcome::Status(..400))
+fn is_listed_call(record: &UpstreamCallRecord) -> bool {
+    !record.method.is_safe() || !matches!(record.outcome, UpstreamCallOutcome::Status(..400))
 }
 
-fn call_to_json(made: &UpstreamCallRecord) -> Value {
-    let status = match made.outcome {
+fn call_to_json(record: &UpstreamCallRecord) -> Value {
+    let status = match record.outcome {
         UpstreamCallOutcome::NotSent => "not sent".into(),
         UpstreamCallOutcome::NoAnswer => "no answer".into(),
         UpstreamCallOutcome::Status(status) => Value::from(status),
     };
     serde_json::json!({
-        "service": &*made.service, "method": made.method.as_str(), "path": truncate_chars(&made.path, 512), "status": status,
+        "service": &*record.service, "method": record.method.as_str(), "path": truncate_chars(&record.path, 512), "status": status,
     })
 }

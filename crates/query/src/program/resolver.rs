@@ -62,15 +62,15 @@ impl ProgramResolver<'_> {
     /// Invalid tokens and signatures, and programs that the route does not run.
     pub(crate) fn resolve(
         &self,
-        which: &ProgramSource,
+        source: &ProgramSource,
         call: &RequestCall,
     ) -> Result<ResolvedProgram, QueryError> {
         if self.programs == AllowedPrograms::Stored {
             return Err(QueryError::NotStored);
         }
         let now = now_seconds();
-        let opened = self.open_token(which, call, now)?;
-        let hash = match (&which.program, &opened, &which.cache) {
+        let verified_token = self.open_token(source, call, now)?;
+        let hash = match (&source.program, &verified_token, &source.cache) {
             (Some(program), ..) => Sha256::digest(program).into(),
             (None, Some(opened), _) => opened.token.hash,
             (
@@ -81,10 +81,10 @@ impl ProgramResolver<'_> {
             _ => return Err(QueryError::NoProgram),
         };
         self.blocked.check_not_blocked(&hash)?;
-        let signature = which.signature.as_ref();
-        let signed = signature.map(|signature| self.trusted.verify(signature, which.language, &hash));
+        let signature = source.signature.as_ref();
+        let signed = signature.map(|signature| self.trusted.verify(signature, source.language, &hash));
         let signed = signed.transpose()?.map(Arc::clone);
-        let (token, trusted, judged) = match opened {
+        let (token, trusted, judged) = match verified_token {
             Some(VerifiedToken { token, signer, owner, key }) if signed.is_none() => {
                 (Some(token), signer, Some((owner, token.holder, key)))
             }
@@ -95,18 +95,18 @@ impl ProgramResolver<'_> {
         }
         let (owner, holder, key) = judged.unwrap_or_else(|| {
             let owner = program_owner(trusted.as_ref(), call);
-            let (holder, key) = (token_holder(call, &owner), owner.cache_key(which.language, &hash));
+            let (holder, key) = (token_holder(call, &owner), owner.cache_key(source.language, &hash));
             (owner, holder, key)
         });
-        let mode = which.cache.as_ref().and_then(|cache| self.allowed_mode(cache.mode, trusted.as_deref()));
+        let mode = source.cache.as_ref().and_then(|cache| self.allowed_mode(cache.mode, trusted.as_deref()));
         let token = token.filter(|token| Some(token.mode) == mode);
         Ok(ResolvedProgram {
             key,
             holder,
             session: token_session(mode, token.as_ref())?,
             needs_token: token.is_none_or(|token| TokenSealer::needs_renewal(&token, now)),
-            is_program_sent: which.program.is_some(),
-            language: which.language,
+            is_program_sent: source.program.is_some(),
+            language: source.language,
             owner,
             hash,
             signer: trusted,
@@ -118,20 +118,20 @@ impl ProgramResolver<'_> {
     /// program.
     fn open_token(
         &self,
-        which: &ProgramSource,
+        source: &ProgramSource,
         call: &RequestCall,
         now: u32,
     ) -> Result<Option<VerifiedToken>, QueryError> {
         let Some(CacheRequest { program_reference: Some(CachedProgramReference::Token(text)), .. }) =
-            &which.cache
+            &source.cache
         else {
             return Ok(None);
         };
-        if which.program.is_some() {
+        if source.program.is_some() {
             return Ok(None);
         }
-        let judge = |token: TokenContents, judged: &mut Option<TokenIdentity>| {
-            if token.language != which.language {
+        let judge = |token: TokenContents, identity: &mut Option<TokenIdentity>| {
+            if token.language != source.language {
                 return Err(QueryError::TokenUnknown);
             }
             let signer = match token.key {
@@ -139,13 +139,15 @@ impl ProgramResolver<'_> {
                 mark => Some(Arc::clone(self.trusted.find_by_mark(mark).ok_or(QueryError::TokenRevoked)?)),
             };
             let owner = program_owner(signer.as_ref(), call);
-            let is_same = |known: &&mut TokenIdentity| known.owner == owner && known.caller == call.caller;
-            let key = match judged.as_mut().filter(is_same) {
+            let is_same = |token_identity: &&mut TokenIdentity| {
+                token_identity.owner == owner && token_identity.caller == call.caller
+            };
+            let key = match identity.as_mut().filter(is_same) {
                 Some(known) => known.key,
                 None if token.holder != token_holder(call, &owner) => return Err(QueryError::TokenCaller),
                 None => {
                     let (key, caller) = (owner.cache_key(token.language, &token.hash), call.caller.clone());
-                    judged.insert(TokenIdentity { owner: owner.clone(), caller, key }).key
+                    identity.insert(TokenIdentity { owner: owner.clone(), caller, key }).key
                 }
             };
             Ok(VerifiedToken { token, signer, owner, key })
@@ -154,12 +156,12 @@ impl ProgramResolver<'_> {
     }
 
     /// Returns the requested mode, or else the next lower one that is allowed.
-    fn allowed_mode(&self, asked: CacheMode, key: Option<&TrustedKey>) -> Option<CacheMode> {
+    fn allowed_mode(&self, cache_mode: CacheMode, key: Option<&TrustedKey>) -> Option<CacheMode> {
         let open = |mode: &CacheMode| {
             let by_key = key.and_then(|key| key.config.modes.as_ref());
             self.modes.contains(mode) && by_key.is_none_or(|modes| modes.contains(mode))
         };
-        [CacheMode::Instance, CacheMode::Code].into_iter().find(|mode| *mode <= asked && open(mode))
+        [CacheMode::Instance, CacheMode::Code].into_iter().find(|mode| *mode <= cache_mode && open(mode))
     }
 }
 

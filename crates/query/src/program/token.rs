@@ -140,13 +140,13 @@ impl TokenSealer {
         let mut bytes = [0; TOKEN_BYTES];
         let length = STANDARD.decode_slice(text, &mut bytes).map_err(|_| QueryError::TokenUnknown)?;
         let token = self.open_at(&bytes[..length], now)?;
-        let mut judged = None;
-        let result = judge(token, &mut judged);
+        let mut identity = None;
+        let result = judge(token, &mut identity);
         let mut opened = self.lock_cache();
         if opened.len() >= MAX_CACHED_TOKENS {
             opened.clear();
         }
-        opened.insert(text.into(), (token, judged));
+        opened.insert(text.into(), (token, identity));
         result
     }
 
@@ -298,9 +298,9 @@ mod tests {
         let text = || STANDARD.encode(sealer.seal_at(token(), NOON).unwrap());
         let (text, other) = (text(), text());
         let mark = |text: &str, key| {
-            let judge = |_, judged: &mut Option<TokenIdentity>| {
+            let judge = |_, identity: &mut Option<TokenIdentity>| {
                 let (owner, caller) = (ProgramOwner::Caller(CallerId::Anonymous), CallerId::Anonymous);
-                Ok(judged.replace(TokenIdentity { owner, caller, key }).map(|before| before.key))
+                Ok(identity.replace(TokenIdentity { owner, caller, key }).map(|before| before.key))
             };
             sealer.open(text, NOON, judge).unwrap()
         };

@@ -71,7 +71,7 @@ impl SigningKeys {
         for (name, config) in config {
             match TrustedKey::new(name, config) {
                 Ok(key) => drop(keys.insert(Arc::clone(&key.name), Arc::new(key))),
-                Err(wrong) => problems.extend(wrong),
+                Err(diagnostics) => problems.extend(diagnostics),
             }
         }
         if problems.is_empty() { Ok(Self { keys }) } else { Err(problems) }

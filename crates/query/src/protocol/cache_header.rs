@@ -57,7 +57,7 @@ pub(super) fn parse_cache(field: SingleField<'_>) -> Result<Option<CacheRequest>
         Some(BareItem::ByteSequence(bytes)) => Ok(Some(bytes.clone())),
         Some(_) => Err(wrong(&format!("`{name}` has to be bytes in base64 between colons"))),
     };
-    let named = match (bytes("token")?, bytes("hash")?) {
+    let reference = match (bytes("token")?, bytes("hash")?) {
         (Some(_), Some(_)) => return Err(wrong("`token` and `hash` name one program each: send one")),
         (Some(token), None) => Some(CachedProgramReference::Token(STANDARD.encode(token))),
         (None, Some(hash)) => {
@@ -66,7 +66,7 @@ pub(super) fn parse_cache(field: SingleField<'_>) -> Result<Option<CacheRequest>
         }
         (None, None) => None,
     };
-    Ok(Some(CacheRequest { mode, program_reference: named }))
+    Ok(Some(CacheRequest { mode, program_reference: reference }))
 }
 
 /// Parses the most common form without the general parser: a mode and a token. The token is not decoded
@@ -83,17 +83,17 @@ fn parse_common(text: &str) -> Option<CacheRequest> {
 /// gateway's name if the request contained the program.
 pub(crate) fn cache_response_header(
     mode: CacheMode,
-    done: CacheModeResult,
+    result: CacheModeResult,
     token: Option<&[u8]>,
     gateway: Option<&str>,
 ) -> Option<HeaderValue> {
-    let Some(token) = token else { return Some(common_header(mode, done)) };
+    let Some(token) = token else { return Some(common_header(mode, result)) };
     let mut text = String::with_capacity(192);
     text.push_str(mode.word());
     text.push_str(";token=:");
     STANDARD.encode_string(token, &mut text);
     text.push_str(":;did=");
-    text.push_str(done.word());
+    text.push_str(result.word());
     for part in gateway.into_iter().flat_map(|gateway| [";gateway=", gateway]) {
         text.push_str(part);
     }
@@ -101,8 +101,8 @@ pub(crate) fn cache_response_header(
 }
 
 /// Returns the most common responses, those without a token.
-fn common_header(mode: CacheMode, done: CacheModeResult) -> HeaderValue {
-    match (mode, done) {
+fn common_header(mode: CacheMode, result: CacheModeResult) -> HeaderValue {
+    match (mode, result) {
         (CacheMode::Code, CacheModeResult::Compiled) => {
             const { HeaderValue::from_static("code;did=compiled") }
         }
@@ -179,9 +179,9 @@ mod tests {
             cache_response_header(CacheMode::Code, CacheModeResult::Compiled, Some(b"abc"), None).unwrap();
         assert_eq!(value, "code;token=:YWJj:;did=compiled");
         for mode in [CacheMode::Code, CacheMode::Instance] {
-            for done in [CacheModeResult::Compiled, CacheModeResult::Found, CacheModeResult::Reused] {
-                let words = format!("{};did={}", mode.word(), done.word());
-                assert_eq!(cache_response_header(mode, done, None, None).unwrap(), words);
+            for result in [CacheModeResult::Compiled, CacheModeResult::Found, CacheModeResult::Reused] {
+                let words = format!("{};did={}", mode.word(), result.word());
+                assert_eq!(cache_response_header(mode, result, None, None).unwrap(), words);
             }
         }
     }

@@ -65,7 +65,7 @@ impl QueryRequest {
             _ => return Err(QueryError::Method { method: head.method.clone(), allowed: METHODS }),
         };
         let fields = RequestFields::from_headers(&head.headers);
-        let rest = CommonHeaders::parse_headers(&head.headers, &fields, config)?;
+        let headers = CommonHeaders::parse_headers(&head.headers, &fields, config)?;
         let layout = parse_layout(&head.headers)?;
         if matches!(layout, BodyLayout::Form(_)) {
             refuse_header(fields.input, "ORFA-Input with a form")?;
@@ -86,7 +86,7 @@ impl QueryRequest {
         program.iter().try_for_each(|program| check_program_size(program, config.program_bytes.0))?;
         Ok((
             ProgramSource { language, program, cache, signature: trust },
-            rest.into_request(input, safe_only),
+            headers.into_request(input, safe_only),
         ))
     }
 
@@ -101,7 +101,7 @@ impl QueryRequest {
         pool: Option<DecoderPool<'_>>,
         deadline: Instant,
     ) -> Result<Self, QueryError> {
-        let rest = {
+        let headers = {
             let fields = RequestFields::from_headers(&head.headers);
             refuse_header(fields.input, "ORFA-Input with a stored program")?;
             CommonHeaders::parse_headers(&head.headers, &fields, config)?
@@ -119,7 +119,7 @@ impl QueryRequest {
             refuse_parameters(&head.uri)?;
             read_body(&head.headers, body, config, pool, deadline).await?
         };
-        Ok(rest.into_request(input, safe_only))
+        Ok(headers.into_request(input, safe_only))
     }
 }
 
@@ -366,14 +366,14 @@ mod tests {
         let decoders = Some(DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline });
         let (head, body) = request.into_parts();
         let (config, body) = (QueryLimitsConfig::default(), services::body::full(body));
-        let ask = match head.method.as_str() {
+        let query_request = match head.method.as_str() {
             "GET" => QueryRequest::read_input(&head, body, &config, decoders, deadline).await,
             _ => {
                 let read = QueryRequest::read_program_request(&head, body, &config, decoders, deadline).await;
                 read.map(|(_, ask)| ask)
             }
         };
-        (ask.unwrap().input, pool.stats().kinds.get("request").map_or(0, |kind| kind.jobs))
+        (query_request.unwrap().input, pool.stats().kinds.get("request").map_or(0, |kind| kind.jobs))
     }
 
     #[tokio::test]

@@ -103,9 +103,11 @@ fn private_directives(control: &HeaderValue) -> Option<HeaderValue> {
 }
 
 /// Builds `Vary`: the client's headers that were forwarded to the called services.
-pub(crate) fn vary_header(access: &CallPermissions, made: &[UpstreamCallRecord]) -> Option<HeaderValue> {
-    let called =
-        access.services.values().filter(|service| made.iter().any(|made| made.service == *service.name()));
+pub(crate) fn vary_header(access: &CallPermissions, records: &[UpstreamCallRecord]) -> Option<HeaderValue> {
+    let called = access
+        .services
+        .values()
+        .filter(|service| records.iter().any(|record| record.service == *service.name()));
     let mut names: Vec<&str> =
         called.flat_map(|service| service.forwarded_headers()).map(HeaderName::as_str).collect();
     names.sort_unstable();
@@ -115,7 +117,7 @@ pub(crate) fn vary_header(access: &CallPermissions, made: &[UpstreamCallRecord])
 
 /// Builds `Server-Timing`: compile time (if the program was compiled), the program's CPU time, upstream
 /// calls, the total.
-pub(crate) fn server_timing(times: &PhaseTimes, made: &[UpstreamCallRecord]) -> String {
+pub(crate) fn server_timing(times: &PhaseTimes, records: &[UpstreamCallRecord]) -> String {
     let mut text = String::with_capacity(96);
     if let Some(compiled) = times.compile_time {
         let _ = write!(text, "compile;dur={}, ", DecimalMillis(compiled));
@@ -123,27 +125,27 @@ pub(crate) fn server_timing(times: &PhaseTimes, made: &[UpstreamCallRecord]) -> 
     text.push_str("cpu;dur=");
     DecimalMillis(times.cpu).append_to(&mut text);
     text.push_str(", ");
-    if !made.is_empty() {
-        let _ = write!(text, "calls;desc={}, ", made.len());
+    if !records.is_empty() {
+        let _ = write!(text, "calls;desc={}, ", records.len());
     }
     if times.list_calls {
-        made.iter().take(MAX_LISTED_CALLS).for_each(|made| append_call(&mut text, made));
+        records.iter().take(MAX_LISTED_CALLS).for_each(|record| append_call(&mut text, record));
     }
     text.push_str("total;dur=");
     DecimalMillis(times.total).append_to(&mut text);
     text
 }
 
-fn append_call(text: &mut String, made: &UpstreamCallRecord) {
-    let (start, end) = made.span;
+fn append_call(text: &mut String, record: &UpstreamCallRecord) {
+    let (start, end) = record.span;
     let took = DecimalMillis(end.map_or(Duration::ZERO, |end| end.saturating_sub(start)));
-    let status = match made.outcome {
+    let status = match record.outcome {
         UpstreamCallOutcome::Status(status) => status.to_string(),
         UpstreamCallOutcome::NoAnswer => "no answer".into(),
         UpstreamCallOutcome::NotSent => "not sent".into(),
     };
-    let path = truncate_chars(&made.path, MAX_LISTED_PATH).replace(['"', '\\'], "");
-    let (service, method) = (&made.service, &made.method);
+    let path = truncate_chars(&record.path, MAX_LISTED_PATH).replace(['"', '\\'], "");
+    let (service, method) = (&record.service, &record.method);
     let _ = write!(
         text,
         "call;desc=\"{service} {method} {path} {status}\";dur={took};start={}, ",

@@ -133,12 +133,12 @@ impl QueryRoute {
         head: &Parts,
         wants_types: bool,
         caller_limits: Option<Arc<CallerLimits>>,
-        seen: &RequestCall,
+        call: &RequestCall,
     ) -> Result<Response<StreamedServiceBody>, Box<dyn ToProblem>> {
-        let page = self.get_page((seen.rights.clone(), caller_limits), seen).await?;
+        let page = self.get_page((call.rights.clone(), caller_limits), call).await?;
         let (body, content_type) = match wants_types {
             true => (page.types.clone(), TYPESCRIPT),
-            false => (self.full_description(&page, head, seen), "application/json"),
+            false => (self.full_description(&page, head, call), "application/json"),
         };
         // The types do not depend on the host.
         let differs = match wants_types {
@@ -164,7 +164,7 @@ impl QueryRoute {
     async fn get_page(
         &self,
         row: PageKey,
-        seen: &RequestCall,
+        call: &RequestCall,
     ) -> Result<Arc<DescriptionPage>, Box<dyn ToProblem>> {
         if let Some(page) = self.pages.get(&row) {
             return Ok(page);
@@ -172,22 +172,22 @@ impl QueryRoute {
         let caps = RunLimits::from_config(&self.config.limits);
         let request = JobRequest {
             kind: "describe",
-            payer: seen.quota_key(),
+            payer: call.quota_key(),
             estimate: Duration::ZERO,
-            deadline: seen.budget.started + caps.millis(LimitKind::Deadline),
+            deadline: call.budget.started + caps.millis(LimitKind::Deadline),
         };
-        let (route, limits, seen) = (Arc::clone(&self.pages.route), row.1.clone(), seen.clone());
-        let make = move |_: &JobContext| Arc::new(route.build_page(limits.as_deref(), &seen));
-        let made = self.runtime.offload().run_paced(request, make).await;
-        let page = within_deadline(Some(made.map_err(Into::into)), &caps)?;
+        let (route, limits, request_call) = (Arc::clone(&self.pages.route), row.1.clone(), call.clone());
+        let make = move |_: &JobContext| Arc::new(route.build_page(limits.as_deref(), &request_call));
+        let description_page = self.runtime.offload().run_paced(request, make).await;
+        let page = within_deadline(Some(description_page.map_err(Into::into)), &caps)?;
         self.pages.insert(row, &page);
         Ok(page)
     }
 
     /// Returns the description with an example that can be copied into a shell.
-    fn full_description(&self, page: &DescriptionPage, head: &Parts, seen: &RequestCall) -> Bytes {
+    fn full_description(&self, page: &DescriptionPage, head: &Parts, call: &RequestCall) -> Bytes {
         let route = &*self.pages.route;
-        let url = format!("{}{}", client_origin(head, seen), route.path);
+        let url = format!("{}{}", client_origin(head, call), route.path);
         let stored = route.stored.first().map(|(name, _)| name);
         let example = match (route.config.programs, stored, &page.program) {
             (AllowedPrograms::Stored, Some(name), _) => json!({ "curl": format!("curl '{url}/{name}'") }),
@@ -208,26 +208,26 @@ impl QueryRoute {
 }
 
 impl DescribedRoute {
-    fn build_page(&self, limits: Option<&CallerLimits>, seen: &RequestCall) -> DescriptionPage {
-        let visible = self.visible_services(seen);
-        let open: Vec<CallableService<'_>> = visible.iter().map(VisibleService::to_openapi).collect();
+    fn build_page(&self, limits: Option<&CallerLimits>, call: &RequestCall) -> DescriptionPage {
+        let visible = self.visible_services(call);
+        let services: Vec<CallableService<'_>> = visible.iter().map(VisibleService::to_openapi).collect();
         let limits =
             limits.map_or(self.config.limits, |caller| self.config.limits.with_caller_limits(caller));
         let about = Value::Object(self.build_about(&visible, &limits)).to_string();
-        let types = openapi::generate_types(&open);
+        let types = openapi::generate_types(&services);
         let hash = Sha256::new().chain_update(&about).chain_update(&types).finalize().into();
         DescriptionPage { about, program: example_program(&visible), types: types.into(), hash }
     }
 
     /// Returns the services that a caller may use on this route, sorted by name.
-    fn visible_services(&self, seen: &RequestCall) -> Vec<VisibleService<'_>> {
+    fn visible_services(&self, call: &RequestCall) -> Vec<VisibleService<'_>> {
         let mut services: Vec<&UpstreamService> =
             self.access.services.values().map(|service| &**service).collect();
         services.sort_by_key(|service| service.name());
         let visible = services.into_iter().map(|service| {
             let methods = self.access.methods.iter();
             let methods: Vec<_> =
-                methods.filter(|method| seen.check_rights(service.name(), method).is_ok()).collect();
+                methods.filter(|method| call.check_rights(service.name(), method).is_ok()).collect();
             let document = self.documents.get(&**service.name()).map(|document| &**document);
             let is_open = |operation: &&OpenApiOperation| {
                 methods.iter().any(|method| method.as_str() == operation.method)
@@ -295,14 +295,14 @@ impl VisibleService<'_> {
 
 fn operation_to_json(operation: &OpenApiOperation) -> Value {
     let parameters = operation.parameters.iter().map(|parameter| {
-        let mut told = json!({ "name": parameter.name, "in": parameter.place.name() });
+        let mut value = json!({ "name": parameter.name, "in": parameter.place.name() });
         if parameter.is_required {
-            told["required"] = true.into();
+            value["required"] = true.into();
         }
         if !parameter.description.is_empty() {
-            told["description"] = parameter.description.as_str().into();
+            value["description"] = parameter.description.as_str().into();
         }
-        told
+        value
     });
     let parameters: Vec<Value> = parameters.collect();
     let mut told =
@@ -342,13 +342,13 @@ fn media_types() -> [&'static str; 4] {
 }
 
 /// Returns the origin as the client sees it, or a placeholder if its host is not safe within shell quotes.
-fn client_origin(head: &Parts, seen: &RequestCall) -> String {
+fn client_origin(head: &Parts, call: &RequestCall) -> String {
     let host = || head.headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = head.uri.authority().map(http::uri::Authority::as_str).or_else(host);
     let plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');
     let host = host.filter(|host| host.bytes().all(plain)).unwrap_or("localhost");
-    let is_secure = seen.connection_details.as_ref().is_some_and(|arrival| arrival.is_secure);
+    let is_secure = call.connection_details.as_ref().is_some_and(|arrival| arrival.is_secure);
     format!("{}://{host}", if is_secure { "https" } else { "http" })
 }
 

@@ -37,7 +37,7 @@ impl StoredPrograms {
     /// Patterns that match no file, files that can't be read, and invalid programs.
     pub(crate) fn new(
         patterns: &[String],
-        ground: &QueryRouteContext<'_>,
+        context: &QueryRouteContext<'_>,
         limit: u64,
     ) -> Result<Self, Vec<Diagnostic>> {
         let (mut stored, mut problems) = (Self::default(), Vec::new());
@@ -50,12 +50,12 @@ impl StoredPrograms {
                 ));
                 continue;
             }
-            let files = matching_files(ground.folder, pattern);
+            let files = matching_files(context.folder, pattern);
             if files.is_empty() {
                 problems.push(config_problem(index, format!("no file matches `{pattern}`"), FILE_HINT));
             }
             for file in files {
-                if let Err((message, hint)) = stored.add_file(&file, ground, limit) {
+                if let Err((message, hint)) = stored.add_file(&file, context, limit) {
                     problems.push(config_problem(index, format!("{}: {message}", file.display()), &hint));
                 }
             }
@@ -66,7 +66,7 @@ impl StoredPrograms {
     fn add_file(
         &mut self,
         file: &Path,
-        ground: &QueryRouteContext<'_>,
+        context: &QueryRouteContext<'_>,
         limit: u64,
     ) -> Result<(), (String, String)> {
         let (name, language) = parse_file_name(file)
@@ -76,8 +76,8 @@ impl StoredPrograms {
             return Err((format!("the program has {} bytes, more than {limit}", bytes.len()), String::new()));
         }
         let hash: ProgramHash = Sha256::digest(&bytes).into();
-        let is_open = !ground.blocked.contains(&hash);
-        let program = is_open.then(|| ground.runtime.compile_stored(language, &bytes)).transpose();
+        let is_open = !context.blocked.contains(&hash);
+        let program = is_open.then(|| context.runtime.compile_stored(language, &bytes)).transpose();
         let program =
             program.map_err(|error| (format_with_position(&error), services::ToProblem::hint(&error)))?;
         let versions = self.versions_by_name.entry(name).or_default();

@@ -47,10 +47,10 @@ impl EngineShards {
     pub(crate) fn reserve(shards: usize, instances: u32, memory: usize) -> Result<Self, RuntimeStartError> {
         let (mut shards, mut instances) = (shards.max(1), instances.max(1));
         loop {
-            let made: Result<Vec<EngineShard>, _> =
+            let engine_shards: Result<Vec<EngineShard>, _> =
                 (0..shards).map(|_| EngineShard::reserve(PoolSize { instances, memory })).collect();
             let is_least = (shards, instances) == (1, 1);
-            match made {
+            match engine_shards {
                 Ok(shards) if is_least || sandbox::has_address_space() => {
                     return Ok(Self { shards, instances });
                 }
@@ -208,14 +208,13 @@ mod tests {
 
     #[test]
     fn requests_replication_after_some_uses_from_other_shards() {
-        let compiled = ShardedCode::new('a', 1, 2);
-        assert_eq!(compiled.shard_to_run(1), (1, false));
-        let wanted: Vec<u32> =
-            (1..=3 * USES_BEFORE_REPLICATION).filter(|_| compiled.shard_to_run(0).1).collect();
+        let code = ShardedCode::new('a', 1, 2);
+        assert_eq!(code.shard_to_run(1), (1, false));
+        let wanted: Vec<u32> = (1..=3 * USES_BEFORE_REPLICATION).filter(|_| code.shard_to_run(0).1).collect();
         assert_eq!(wanted.len(), 3, "and again if replication failed");
-        assert_eq!((compiled.shard_to_run(0).0, compiled.code_in_shard(0)), (1, None));
-        assert!(compiled.replicate_to(0, 'b'));
-        assert!(!compiled.replicate_to(0, 'c'));
-        assert_eq!((compiled.shard_to_run(0), compiled.code_in_shard(0)), ((0, false), Some(&'b')));
+        assert_eq!((code.shard_to_run(0).0, code.code_in_shard(0)), (1, None));
+        assert!(code.replicate_to(0, 'b'));
+        assert!(!code.replicate_to(0, 'c'));
+        assert_eq!((code.shard_to_run(0), code.code_in_shard(0)), ((0, false), Some(&'b')));
     }
 }

@@ -54,18 +54,18 @@ impl ProgramCache {
     }
 
     /// Writes a program to the disk cache. The label's tag is its class.
-    pub(super) fn write_to_disk(&self, name: &DiskEntryName, known: &CachedProgram) {
-        let Some(disk) = self.disk.as_ref().filter(|_| !known.is_persistent.swap(true, Relaxed)) else {
+    pub(super) fn write_to_disk(&self, name: &DiskEntryName, program: &CachedProgram) {
+        let Some(disk) = self.disk.as_ref().filter(|_| !program.is_persistent.swap(true, Relaxed)) else {
             return;
         };
-        let content = match &known.program {
+        let content = match &program.program {
             CompiledProgram::Javascript(source) => DiskEntryContent::Text(source.as_bytes()),
             compiled => match compiled.module() {
                 Some(module) => DiskEntryContent::Code(module),
                 None => return,
             },
         };
-        let label = DiskEntryLabel { tag: known.program.class_index(), size: known.size };
+        let label = DiskEntryLabel { tag: program.program.class_index(), size: program.size };
         disk.write(name, label, content, |key| self.memory.last_used(key));
     }
 
@@ -78,15 +78,15 @@ impl ProgramCache {
         home: usize,
     ) -> Option<(Arc<CachedProgram>, usize)> {
         let disk = self.disk.as_ref()?;
-        let kept = disk.read(name)?;
+        let disk_entry = disk.read(name)?;
         let shard = shards.shard(home);
-        let module = |sandbox: &Sandbox| sandbox.restore(&kept);
-        let DiskEntryLabel { tag, size } = kept.label();
+        let module = |sandbox: &Sandbox| sandbox.restore(&disk_entry);
+        let DiskEntryLabel { tag, size } = disk_entry.label();
         let program = match tag {
             C_TAG => module(&shard.c.sandbox)
                 .and_then(|module| link_imports(&shard.c, module).ok())
                 .map(|program| CompiledProgram::C(shards.wrap_compiled(home, program))),
-            JAVASCRIPT_TAG => std::str::from_utf8(kept.bytes())
+            JAVASCRIPT_TAG => std::str::from_utf8(disk_entry.bytes())
                 .ok()
                 .map(|source| CompiledProgram::Javascript(source.into())),
             PLAIN_TAG => module(&shard.plain.0)
@@ -97,8 +97,8 @@ impl ProgramCache {
             disk.remove(name);
         }
         let (program, weight) = program.map(with_weight)?;
-        let known = CachedProgram::new(program, size);
-        known.is_persistent.store(true, Relaxed);
-        Some((known, weight))
+        let cached_program = CachedProgram::new(program, size);
+        cached_program.is_persistent.store(true, Relaxed);
+        Some((cached_program, weight))
     }
 }

@@ -129,21 +129,21 @@ impl WarmInstancePool {
         live.state.last_used = now;
         live.state.permit.set_idle();
         // Evicted instances are dropped after the lock is released.
-        let mut gone = Vec::new();
+        let mut warm_instances = Vec::new();
         let mut inner = lock(&self.inner);
-        let lot =
+        let bucket =
             inner.sessions.entry(session).or_insert_with(|| SessionBucket { key, instances: Vec::new() });
-        if lot.key != key || lot.instances.len() >= MAX_PER_SESSION {
+        if bucket.key != key || bucket.instances.len() >= MAX_PER_SESSION {
             return;
         }
         let client = live.state.client;
-        lot.instances.push(live);
+        bucket.instances.push(live);
         inner.count += 1;
         let share = (self.max_instances / CLIENT_SHARE).max(1);
         if inner.count > share && inner.client_count(client) > share {
-            gone.extend(inner.remove_least_valuable(now, |seat| seat.client == client));
+            warm_instances.extend(inner.remove_least_valuable(now, |state| state.client == client));
         } else if inner.count > self.max_instances {
-            gone.extend(inner.remove_least_valuable(now, |_| true));
+            warm_instances.extend(inner.remove_least_valuable(now, |_| true));
         }
         if !std::mem::replace(&mut inner.is_sweeping, true) {
             tokio::spawn(watch_polls(PollSite::Query, sweep_idle(Arc::downgrade(&self.inner))));
@@ -162,7 +162,7 @@ impl WarmInstancePoolInner {
     fn client_count(&self, client: ShareKey) -> usize {
         self.sessions
             .values()
-            .flat_map(|lot| &lot.instances)
+            .flat_map(|bucket| &bucket.instances)
             .filter(|live| live.state.client == client)
             .count()
     }
@@ -182,9 +182,9 @@ impl WarmInstancePoolInner {
         });
         let values = all.map(|(live, key, at)| (live.state.eviction_value(now), key, at));
         let (_, key, at) = values.min_by(|(a, ..), (b, ..)| a.total_cmp(b))?;
-        let lot = self.sessions.get_mut(&key)?;
-        let live = lot.instances.swap_remove(at);
-        if lot.instances.is_empty() {
+        let bucket = self.sessions.get_mut(&key)?;
+        let live = bucket.instances.swap_remove(at);
+        if bucket.instances.is_empty() {
             self.sessions.remove(&key);
         }
         self.count -= 1;
@@ -211,15 +211,15 @@ impl WarmInstancePoolInner {
 async fn sweep_idle(lives: std::sync::Weak<Mutex<WarmInstancePoolInner>>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
-        let Some(lives) = lives.upgrade() else { return };
-        let (gone, is_over) = {
-            let mut inner = lock(&lives);
-            let gone = inner.remove_idle(Instant::now());
+        let Some(pool_inner) = lives.upgrade() else { return };
+        let (instances, is_over) = {
+            let mut inner = lock(&pool_inner);
+            let warm_instances = inner.remove_idle(Instant::now());
             inner.is_sweeping = inner.count > 0;
-            (gone, inner.count == 0)
+            (warm_instances, inner.count == 0)
         };
         // Dropping one takes a tenth of a millisecond, and there may be hundreds.
-        for live in gone {
+        for live in instances {
             drop(live);
             tokio::task::yield_now().await;
         }
@@ -266,15 +266,15 @@ mod tests {
     #[tokio::test]
     async fn keeps_nothing_of_sessions_without_instances() {
         let (sandbox, slots) = (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::new(16));
-        let (lives, client) = (WarmInstancePool::new(16), QuotaKey::new(&"client"));
+        let (pool, client) = (WarmInstancePool::new(16), QuotaKey::new(&"client"));
         for number in 0..4 {
-            lives.put([number; 8], KEY, new_warm_instance(&sandbox, &slots, client).await, Instant::now());
-            let inner = lock(&lives.inner);
+            pool.put([number; 8], KEY, new_warm_instance(&sandbox, &slots, client).await, Instant::now());
+            let inner = lock(&pool.inner);
             assert_eq!((inner.count, inner.sessions.len()), (1, 1));
         }
-        let session = *lock(&lives.inner).sessions.keys().next().unwrap();
-        drop(lives.take(session, KEY).unwrap());
-        let inner = lock(&lives.inner);
+        let session = *lock(&pool.inner).sessions.keys().next().unwrap();
+        drop(pool.take(session, KEY).unwrap());
+        let inner = lock(&pool.inner);
         assert_eq!((inner.count, inner.sessions.len()), (0, 0));
         assert_eq!(slots.available_permits(), 16);
     }
@@ -282,29 +282,29 @@ mod tests {
     #[tokio::test]
     async fn a_client_evicts_only_its_own_instances_above_its_share() {
         let (sandbox, slots) = (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::new(16));
-        let lives = WarmInstancePool::new(16);
+        let pool = WarmInstancePool::new(16);
         let (attacker, neighbour) = (QuotaKey::new(&"attacker"), QuotaKey::new(&"neighbour"));
-        lives.put([255; 8], KEY, new_warm_instance(&sandbox, &slots, neighbour).await, Instant::now());
+        pool.put([255; 8], KEY, new_warm_instance(&sandbox, &slots, neighbour).await, Instant::now());
         for number in 0..4 {
-            lives.put([number; 8], KEY, new_warm_instance(&sandbox, &slots, attacker).await, Instant::now());
+            pool.put([number; 8], KEY, new_warm_instance(&sandbox, &slots, attacker).await, Instant::now());
         }
-        assert_eq!(lives.count(), 2);
-        assert!(lives.take([255; 8], KEY).is_some());
+        assert_eq!(pool.count(), 2);
+        assert!(pool.take([255; 8], KEY).is_some());
     }
 
     #[tokio::test]
     async fn an_idle_instance_leaves_the_other_slot_to_its_client() {
         let (sandbox, slots) =
             (Sandbox::unpooled(GuestClass::Plain).unwrap(), FairSemaphore::with_reserve(2));
-        let (lives, client) = (WarmInstancePool::new(2), QuotaKey::new(&"client"));
+        let (pool, client) = (WarmInstancePool::new(2), QuotaKey::new(&"client"));
         let instance = new_warm_instance(&sandbox, &slots, client).await;
         let mut next = Box::pin(slots.acquire(client));
         assert!((&mut next).now_or_never().is_none(), "an instance in use counts");
-        lives.put([1; 8], KEY, instance, Instant::now());
+        pool.put([1; 8], KEY, instance, Instant::now());
         drop(next.now_or_never().expect("an idle one does not count"));
-        let taken = lives.take([1; 8], KEY).unwrap();
+        let warm_instance = pool.take([1; 8], KEY).unwrap();
         assert!(slots.try_acquire(client).is_none(), "it is in use again");
-        drop(taken);
+        drop(warm_instance);
         assert_eq!(slots.available_permits(), 2);
     }
 }

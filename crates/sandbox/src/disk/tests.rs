@@ -34,8 +34,8 @@ fn reads_entries_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("cache");
     open_disk(&folder, TEN_BLOCKS).write(&entry_name(1, 1), LABEL, DiskEntryContent::Text(b"code"), |_| None);
-    let kept = open_disk(&folder, TEN_BLOCKS).read(&entry_name(1, 1)).unwrap();
-    assert_eq!((kept.label(), kept.bytes(), kept.code()), (LABEL, &b"code"[..], None));
+    let disk_entry = open_disk(&folder, TEN_BLOCKS).read(&entry_name(1, 1)).unwrap();
+    assert_eq!((disk_entry.label(), disk_entry.bytes(), disk_entry.code()), (LABEL, &b"code"[..], None));
     assert!(open_disk(&folder, TEN_BLOCKS).read(&entry_name(1, 2)).is_none());
 }
 

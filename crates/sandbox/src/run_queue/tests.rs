@@ -40,19 +40,19 @@ fn simulate_minute(law: &mut CodelController, from: f64, per_second: f64, cost: 
             line.pop_front();
         }
         let left = f64::max(free - cost, 0.0);
-        let seen = QueueSnapshot {
+        let snapshot = QueueSnapshot {
             last_release: Duration::from_secs_f64(left),
             ..queue_snapshot(now, cost, line.len())
         };
         if free <= now {
-            law.record_entry(&seen, true);
+            law.record_entry(&snapshot, true);
             minute.waits.push(0.0);
             free = now + cost;
-        } else if law.can_admit(&seen, TARGET) {
-            law.record_entry(&seen, false);
+        } else if law.can_admit(&snapshot, TARGET) {
+            law.record_entry(&snapshot, false);
             line.push_back(now);
         } else {
-            law.record_arrival(&seen);
+            law.record_arrival(&snapshot);
             minute.rejected += 1;
         }
     }
@@ -144,16 +144,16 @@ fn simulate_competing_processes(part: f64, per_second: f64) -> usize {
         }
         // Part of the running guest's time has been used already.
         let cpu = used - (free - now) * part;
-        let seen = QueueSnapshot {
+        let snapshot = QueueSnapshot {
             last_release: Duration::from_secs_f64((free - cost / part).max(0.0)),
             ..queue_snapshot(now, cost / part, line.len())
         };
-        law.own_share.update_sample(seen.now, || Duration::from_secs_f64(cpu.max(0.0)), 1);
-        if law.can_admit(&seen, TARGET) {
-            law.record_entry(&seen, false);
+        law.own_share.update_sample(snapshot.now, || Duration::from_secs_f64(cpu.max(0.0)), 1);
+        if law.can_admit(&snapshot, TARGET) {
+            law.record_entry(&snapshot, false);
             line.push_back(now);
         } else {
-            law.record_arrival(&seen);
+            law.record_arrival(&snapshot);
             refused += 1;
         }
     }

@@ -71,7 +71,8 @@ fn match_method(
     path: String,
     instance: Option<DynamicInstance>,
 ) -> RoutingResult {
-    let of = |wanted: HandlerMethod| resource.methods.iter().find(|(method, _)| *method == wanted);
+    let of =
+        |handler_method: HandlerMethod| resource.methods.iter().find(|(method, _)| *method == handler_method);
     let own = method.and_then(|method| {
         of(method).or_else(|| (method == HandlerMethod::Head).then(|| of(HandlerMethod::Get))?)
     });
@@ -95,7 +96,8 @@ pub(crate) fn literal_resources(service: &ScriptService) -> impl Iterator<Item =
 
 /// Returns the methods of a resource in the format of `Allow`.
 fn allow_header(resource: &ScriptResource, is_instance: bool) -> String {
-    let has = |wanted: HandlerMethod| resource.methods.iter().any(|(method, _)| *method == wanted);
+    let has =
+        |handler_method: HandlerMethod| resource.methods.iter().any(|(method, _)| *method == handler_method);
     let is_allowed = |method: &HandlerMethod| match method {
         HandlerMethod::Options => true,
         HandlerMethod::Head => has(HandlerMethod::Head) || has(HandlerMethod::Get),

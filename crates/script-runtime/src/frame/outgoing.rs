@@ -149,9 +149,9 @@ impl OutgoingBytes {
         self.end_frame(start);
     }
 
-    pub(crate) fn put_discard(&mut self, what: DiscardKind, number: u32) {
+    pub(crate) fn put_discard(&mut self, kind: DiscardKind, number: u32) {
         let start = self.begin_frame(FORGET, 0);
-        self.tail.put_u8(what as u8);
+        self.tail.put_u8(kind as u8);
         self.tail.put_u32_le(number);
         self.end_frame(start);
     }

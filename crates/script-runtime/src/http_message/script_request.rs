@@ -152,15 +152,15 @@ pub(crate) async fn parse_request_body(
     headers: &HeaderMap,
     bytes: Bytes,
 ) -> Result<Result<FramePayload, InvalidBody>, CallError> {
-    let (declared, length) = (BodyRepresentation::from_headers(headers), bytes.len());
-    process_text(pool, JOB_KIND, call, length, move || validate_body(declared, bytes)).await
+    let (representation, length) = (BodyRepresentation::from_headers(headers), bytes.len());
+    process_text(pool, JOB_KIND, call, length, move || validate_body(representation, bytes)).await
 }
 
-fn validate_body(declared: BodyRepresentation, bytes: Bytes) -> Result<FramePayload, InvalidBody> {
+fn validate_body(representation: BodyRepresentation, bytes: Bytes) -> Result<FramePayload, InvalidBody> {
     if bytes.is_empty() {
         return Ok(FramePayload::default());
     }
-    Ok(match declared {
+    Ok(match representation {
         BodyRepresentation::Json => {
             // Skipped strings are not checked for UTF-8.
             let text = std::str::from_utf8(&bytes).map_err(|error| InvalidBody::Json(error.to_string()))?;
@@ -192,12 +192,12 @@ pub(crate) async fn parse_response_body(
     if bytes.is_empty() && (matches!(method, HandlerMethod::Head) || status != StatusCode::OK) {
         return Ok(FramePayload::default());
     }
-    let (declared, length) = (BodyRepresentation::from_headers(headers), bytes.len());
-    process_text(pool, JOB_KIND, call, length, move || decode_response_body(declared, bytes)).await
+    let (representation, length) = (BodyRepresentation::from_headers(headers), bytes.len());
+    process_text(pool, JOB_KIND, call, length, move || decode_response_body(representation, bytes)).await
 }
 
-fn decode_response_body(declared: BodyRepresentation, bytes: Bytes) -> FramePayload {
-    match declared {
+fn decode_response_body(representation: BodyRepresentation, bytes: Bytes) -> FramePayload {
+    match representation {
         BodyRepresentation::Json => FramePayload::decode_json(bytes),
         _ if bytes.is_empty() => FramePayload::default(),
         BodyRepresentation::Text(charset) => charset.decode(bytes),
@@ -392,8 +392,8 @@ mod tests {
     #[test]
     fn a_body_is_read_by_its_type() {
         let read = |media: &'static str, body: &'static str| {
-            let declared = BodyRepresentation::from_headers(&content_type_headers(media));
-            validate_body(declared, Bytes::from(body)).ok().map(|payload| payload.kind)
+            let representation = BodyRepresentation::from_headers(&content_type_headers(media));
+            validate_body(representation, Bytes::from(body)).ok().map(|payload| payload.kind)
         };
         assert_eq!(read("application/json", "{}"), Some(PayloadKind::AsciiJson));
         assert_eq!(read("application/problem+json; charset=utf-8", "\"ä\""), Some(PayloadKind::Json));

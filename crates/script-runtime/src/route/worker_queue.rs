@@ -17,7 +17,7 @@ const BURST_TOLERANCE: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct WorkerQueue {
     created: Instant,
-    standing: StandingQueue,
+    queue: StandingQueue,
 }
 
 /// The load of a route's workers.
@@ -35,7 +35,7 @@ pub(crate) struct WorkerQueueFull;
 
 impl WorkerQueue {
     pub(crate) fn new(created: Instant) -> Self {
-        Self { created, standing: StandingQueue::new(BURST_TOLERANCE) }
+        Self { created, queue: StandingQueue::new(BURST_TOLERANCE) }
     }
 }
 
@@ -48,11 +48,11 @@ impl Admission<WorkerLoad> for WorkerQueue {
 
     fn try_acquire(&self, now: Instant, load: WorkerLoad) -> Result<(), WorkerQueueFull> {
         if load.busy_runs <= MAX_RUNS_PER_WORKER * load.workers.max(1) {
-            self.standing.clear();
+            self.queue.clear();
             return Ok(());
         }
         let now = now.saturating_duration_since(self.created);
-        if self.standing.observe_long(now) { Err(WorkerQueueFull) } else { Ok(()) }
+        if self.queue.observe_long(now) { Err(WorkerQueueFull) } else { Ok(()) }
     }
 }
 

@@ -131,7 +131,7 @@ impl RunCalls {
             send_call_result(slot, number, &refused_reply(&error), FramePayload::default());
             return Ok(());
         };
-        let inside = InternalCall {
+        let internal_call = InternalCall {
             setup: Arc::clone(&run.setup),
             generation: Arc::clone(&run.generation),
             origin: RunOrigin {
@@ -151,7 +151,7 @@ impl RunCalls {
         };
         if passes {
             let (send, receive) = oneshot::channel();
-            let task = spawn(inside.into_pass_task(number, send)).abort_handle();
+            let task = spawn(internal_call.into_pass_task(number, send)).abort_handle();
             self.internal_tasks.push(task);
             let lost = || failed_reply(502, "the call was cancelled");
             self.external.push(
@@ -165,7 +165,7 @@ impl RunCalls {
             );
         } else {
             let slot = Arc::downgrade(slot);
-            let task = spawn(inside.into_call_task(number, is_unread, slot)).abort_handle();
+            let task = spawn(internal_call.into_call_task(number, is_unread, slot)).abort_handle();
             push_unfinished(&mut self.internal_tasks, task, AbortHandle::is_finished);
         }
         Ok(())

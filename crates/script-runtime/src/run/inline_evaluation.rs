@@ -126,9 +126,9 @@ impl InlineEvaluation {
                     });
                 }
                 InlineOperation::Member(of, name) => self.resolve_member(*of, name),
-                InlineOperation::Text(part) => self
-                    .resolve_part(part)
-                    .and_then(|seen| Some(InlineValue::Text(to_js_string(&seen)?.into_owned().into()))),
+                InlineOperation::Text(part) => self.resolve_part(part).and_then(|reference| {
+                    Some(InlineValue::Text(to_js_string(&reference)?.into_owned().into()))
+                }),
             };
             match value {
                 Some(value) => self.values[index] = Some(value),
@@ -180,8 +180,8 @@ impl InlineEvaluation {
             ValuePart::Undefined => Some(ValueReference::Undefined),
             ValuePart::Constant(value) => Some(ValueReference::Constant(value)),
             ValuePart::Query(name) => {
-                let found = self.query.as_ref().and_then(|query| query.root().last_member(name.as_bytes()));
-                Some(found.map_or(ValueReference::Undefined, ValueReference::Json))
+                let node = self.query.as_ref().and_then(|query| query.root().last_member(name.as_bytes()));
+                Some(node.map_or(ValueReference::Undefined, ValueReference::Json))
             }
             ValuePart::Step(step) => self.resolve_step(*step),
             ValuePart::Object(_) | ValuePart::List(_) => None,
@@ -228,19 +228,19 @@ impl InlineEvaluation {
                     continue;
                 }
                 UrlPiece::Step(step) => {
-                    let seen = self.resolve_step(*step)?;
-                    let text = to_js_string(&seen)?;
+                    let reference = self.resolve_step(*step)?;
+                    let text = to_js_string(&reference)?;
                     is_query |= text.contains('?');
                     url.push_str(&text);
                     continue;
                 }
                 UrlPiece::Encoded(part) => part,
             };
-            let seen = self.resolve_part(part)?;
-            if is_query && seen.is_absent() {
+            let value_reference = self.resolve_part(part)?;
+            if is_query && value_reference.is_absent() {
                 continue;
             }
-            let text = to_js_string(&seen)?;
+            let text = to_js_string(&value_reference)?;
             if !is_query && !is_safe_segment(&text) {
                 return None;
             }
@@ -371,8 +371,8 @@ impl InlineValue {
 
 /// Converts a value to a string as `String` does in JavaScript; only strings, booleans and numbers with a
 /// single spelling are supported.
-fn to_js_string<'s>(seen: &ValueReference<'s>) -> Option<Cow<'s, str>> {
-    Some(match seen {
+fn to_js_string<'s>(reference: &ValueReference<'s>) -> Option<Cow<'s, str>> {
+    Some(match reference {
         ValueReference::Text(text) => Cow::Borrowed(std::str::from_utf8(text).ok()?),
         ValueReference::Constant(JsonValue::String(text)) => Cow::Borrowed(text),
         ValueReference::Constant(value @ (JsonValue::Number(_) | JsonValue::Bool(_))) => {

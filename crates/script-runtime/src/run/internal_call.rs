@@ -97,14 +97,14 @@ impl InternalCall {
         }
         for _ in 0..REDIRECTS {
             let (method, from) = (ask.method, ask.path.clone());
-            let asked = RunRequest {
+            let run_request = RunRequest {
                 setup: Arc::clone(&setup),
                 generation: Arc::clone(&generation),
                 origin: origin.clone(),
                 request: ask,
             };
-            let reply = match handle_run_request(asked).await {
-                Ok(answered) => answered.reply,
+            let reply = match handle_run_request(run_request).await {
+                Ok(response) => response.reply,
                 Err(failure) => return Err(failure.error),
             };
             let location = reply.location().filter(|_| is_safe(method));

@@ -172,11 +172,11 @@ impl ExternalCalls {
             };
             return Ok(CallTarget { path: ParsedUrl { path, ..parts }.path_and_query(url)?, ..from.clone() });
         }
-        let found = match self.services.find_by_authority(parts.authority) {
+        let target = match self.services.find_by_authority(parts.authority) {
             Some(_) => Err(format!("`{}` is a service, to which no redirect leads", parts.authority)),
             None => self.resolve_host(url, &parts),
         };
-        found.map_err(|text| format!("{}{} redirects on: {text}", from.base, from.path))
+        target.map_err(|text| format!("{}{} redirects on: {text}", from.base, from.path))
     }
 
     /// Resolves a URL to a host, if a pattern allows it.

@@ -68,14 +68,14 @@ impl ScriptRun {
             return Err(self.fail(error));
         }
         if !self.state.is_writer() {
-            let (answered, rest) = self.run_until_response().await;
-            rest.map(|rest| spawn(rest.finish()));
-            return answered;
+            let (response, run) = self.run_until_response().await;
+            run.map(|script_run| spawn(script_run.finish()));
+            return response;
         }
         let (answer, answered) = oneshot::channel();
         spawn(async move {
-            let (answered, rest) = self.run_until_response().await;
-            let _ = answer.send(answered); // The client may have disconnected.
+            let (run_response, rest) = self.run_until_response().await;
+            let _ = answer.send(run_response); // The client may have disconnected.
             if let Some(rest) = rest {
                 rest.finish().await;
             }
@@ -116,13 +116,13 @@ impl ScriptRun {
         match result.unwrap_or_else(|| Err(self.context.deadline_error())) {
             Ok(reply) => {
                 let header_reads = self.context.handler().header_reads.clone();
-                let answered = RunResponse {
+                let response = RunResponse {
                     reply,
                     version: self.state.version(),
                     header_reads,
                     cost: self.take_cost(),
                 };
-                (Ok(answered), (!self.session.is_completed()).then_some(self))
+                (Ok(response), (!self.session.is_completed()).then_some(self))
             }
             Err(error) => (Err(self.fail(error)), None),
         }

@@ -419,8 +419,8 @@ impl StateCell {
         if count <= MAX_SINGLE_REMOVALS {
             self.changes.drain(..count.min(self.changes.len()));
         } else if count <= self.changes.len() {
-            let rest = self.changes.split_off(count);
-            waste.add(weight, std::mem::replace(&mut self.changes, rest));
+            let changes = self.changes.split_off(count);
+            waste.add(weight, std::mem::replace(&mut self.changes, changes));
         }
         self.weight = self.weight.saturating_sub(weight);
     }

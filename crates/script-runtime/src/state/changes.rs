@@ -146,7 +146,7 @@ impl ChangeSet {
     ) -> Result<Vec<EditUndo>, ChangeSetError> {
         let mut undos = Vec::new();
         for (number, item) in self.edits().enumerate() {
-            let made = item.and_then(|item| {
+            let edit_undo = item.and_then(|item| {
                 let path = item
                     .path
                     .items()
@@ -157,7 +157,7 @@ impl ChangeSet {
                     .apply(root, path, effort)
                     .map_err(|misfit| ChangeSetError::Misfit(number, misfit))
             });
-            match made {
+            match edit_undo {
                 Ok(undo) => undos.push(undo),
                 Err(refused) => {
                     tree::undo_edits(root, undos);
@@ -177,7 +177,7 @@ impl<'a> CellEdit<'a> {
             _ => return None,
         };
         let path = parts.next().filter(|path| path.kind() == ValueKind::Array)?;
-        let what = match (parts.next(), parts.next()) {
+        let edit_operation = match (parts.next(), parts.next()) {
             (None, _) => EditOperation::Delete,
             (Some(value), None) => EditOperation::Set(value),
             (Some(count), Some(values)) if values.kind() == ValueKind::Array => {
@@ -185,7 +185,7 @@ impl<'a> CellEdit<'a> {
             }
             _ => return None,
         };
-        parts.next().is_none().then(|| Self { slot, path, operation: what, text: node.slice() })
+        parts.next().is_none().then(|| Self { slot, path, operation: edit_operation, text: node.slice() })
     }
 }
 

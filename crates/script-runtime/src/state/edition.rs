@@ -102,14 +102,14 @@ impl StateView {
     /// # Errors
     /// If the store fails. It is accessed only after a change by another gateway.
     pub async fn find_instance(&self, path: &str) -> Result<Option<DynamicInstance>, StateError> {
-        Ok(self.service_groups.find_instance(path).await?.and_then(|known| self.to_instance(known)))
+        Ok(self.service_groups.find_instance(path).await?.and_then(|instance| self.to_instance(instance)))
     }
 
-    fn to_instance(&self, known: Arc<RegisteredInstance>) -> Option<DynamicInstance> {
-        let resource = self.plan.resources.iter().position(|resource| resource.key == known.site)?;
+    fn to_instance(&self, instance: Arc<RegisteredInstance>) -> Option<DynamicInstance> {
+        let resource = self.plan.resources.iter().position(|resource| resource.key == instance.site)?;
         Some(DynamicInstance {
             service_groups: Arc::clone(&self.service_groups),
-            registered: known,
+            registered: instance,
             resource,
         })
     }
@@ -121,19 +121,27 @@ impl StateView {
     /// As [`StateView::write_ticket`].
     pub async fn initialisation_ticket(
         &self,
-        ask: StateRequest<'_>,
+        request: StateRequest<'_>,
     ) -> Result<Option<WriteTicket>, StateError> {
-        let Some(wanted) = self.requested_cells(ask)? else { return Ok(None) };
-        self.prepare_cells(ask, &wanted, false).await?;
-        if self.missing_cells(ask, &wanted).is_empty() {
+        let Some(cells) = self.requested_cells(request)? else { return Ok(None) };
+        self.prepare_cells(request, &cells, false).await?;
+        if self.missing_cells(request, &cells).is_empty() {
             return Ok(None);
         }
-        let (wanted, permit) = self.acquire_slot(ask).await?;
+        let (requested_cells, permit) = self.acquire_slot(request).await?;
         // Another run may have initialised them meanwhile.
         let (planned, keys): (Vec<usize>, Vec<Arc<str>>) =
-            self.missing_cells(ask, &wanted).into_iter().unzip();
-        let ticket =
-            || WriteTicket::new(wanted.group, keys, planned.clone(), permit, ask.held_locks, ask.position);
+            self.missing_cells(request, &requested_cells).into_iter().unzip();
+        let ticket = || {
+            WriteTicket::new(
+                requested_cells.group,
+                keys,
+                planned.clone(),
+                permit,
+                request.held_locks,
+                request.position,
+            )
+        };
         Ok((!planned.is_empty()).then(ticket))
     }
 
@@ -141,16 +149,16 @@ impl StateView {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn read_ticket(&self, ask: StateRequest<'_>) -> Result<ReadTicket, StateError> {
+    pub async fn read_ticket(&self, request: StateRequest<'_>) -> Result<ReadTicket, StateError> {
         loop {
-            let wanted = self.requested_cells(ask)?.ok_or_else(|| self.stateless_error(ask))?;
-            self.prepare_cells(ask, &wanted, false).await?;
-            if !self.is_open(ask, &wanted)? {
+            let cells = self.requested_cells(request)?.ok_or_else(|| self.stateless_error(request))?;
+            self.prepare_cells(request, &cells, false).await?;
+            if !self.is_open(request, &cells)? {
                 continue;
             }
-            match self.pending_initial_commit(ask, &wanted) {
+            match self.pending_initial_commit(request, &cells) {
                 Some(durable) => durable?.wait().await?,
-                None => return Ok(ReadTicket::new(wanted.group, wanted.keys)),
+                None => return Ok(ReadTicket::new(cells.group, cells.keys)),
             }
         }
     }
@@ -158,17 +166,17 @@ impl StateView {
     /// Returns the pending commit, if a cell that needs a value has one that is not durable yet.
     fn pending_initial_commit(
         &self,
-        ask: StateRequest<'_>,
-        wanted: &RequestedCells,
+        request: StateRequest<'_>,
+        cells: &RequestedCells,
     ) -> Option<Result<DurableCommit, StateError>> {
         let generation = {
-            let inner = wanted.group.lock();
+            let inner = cells.group.lock();
             let is_coming =
                 |key| inner.cells.get(key).is_some_and(|cell| cell.exists && cell.stored_version == 0);
-            let mut eager = self.eager_cells(ask, wanted);
+            let mut eager = self.eager_cells(request, cells);
             eager.any(|(_, key)| is_coming(key)).then_some(inner.generation)?
         };
-        Some(wanted.group.pending_commits(generation))
+        Some(cells.group.pending_commits(generation))
     }
 
     /// Waits for the group's slot, and returns a ticket to write.
@@ -176,29 +184,29 @@ impl StateView {
     /// # Errors
     /// If a caller holds the slot, if another gateway holds the lease, if the instance is removed, or if the
     /// store fails.
-    pub async fn write_ticket(&self, ask: StateRequest<'_>) -> Result<WriteTicket, StateError> {
-        let (wanted, permit) = self.acquire_slot(ask).await?;
+    pub async fn write_ticket(&self, request: StateRequest<'_>) -> Result<WriteTicket, StateError> {
+        let (cells, permit) = self.acquire_slot(request).await?;
         let planned =
-            self.plan.handlers.get(ask.handler).map(|handler| handler.cells.clone()).unwrap_or_default();
-        Ok(WriteTicket::new(wanted.group, wanted.keys, planned, permit, ask.held_locks, ask.position))
+            self.plan.handlers.get(request.handler).map(|handler| handler.cells.clone()).unwrap_or_default();
+        Ok(WriteTicket::new(cells.group, cells.keys, planned, permit, request.held_locks, request.position))
     }
 
     async fn acquire_slot(
         &self,
-        ask: StateRequest<'_>,
+        request: StateRequest<'_>,
     ) -> Result<(RequestedCells, OwnedSemaphorePermit), StateError> {
         loop {
-            let wanted = self.requested_cells(ask)?.ok_or_else(|| self.stateless_error(ask))?;
-            let group = &wanted.group;
-            self.reject_held(ask, group)?;
+            let cells = self.requested_cells(request)?.ok_or_else(|| self.stateless_error(request))?;
+            let group = &cells.group;
+            self.reject_held(request, group)?;
             let slot = Arc::clone(&group.write_slot);
             let permit = match Arc::clone(&slot).try_acquire_owned() {
                 Ok(permit) => Some(permit),
                 Err(_) => {
                     let _waiting = self.service_groups.queue_admissions.register_wait(
-                        ask.held_locks,
+                        request.held_locks,
                         group,
-                        ask.position,
+                        request.position,
                     )?;
                     slot.acquire_owned().await.ok()
                 }
@@ -206,63 +214,63 @@ impl StateView {
             let Some(permit) = permit.filter(|_| group.lock().state != CellGroupState::Closed) else {
                 continue;
             };
-            self.prepare_cells(ask, &wanted, true).await?;
-            if self.is_open(ask, &wanted)? {
-                return Ok((wanted, permit));
+            self.prepare_cells(request, &cells, true).await?;
+            if self.is_open(request, &cells)? {
+                return Ok((cells, permit));
             }
         }
     }
 
-    fn reject_held(&self, ask: StateRequest<'_>, group: &Arc<CellGroup>) -> Result<(), StateError> {
-        let holder = ask.held_locks.find_holder(group);
-        holder.map_or(Ok(()), |holder| Err(StateError::SelfCall { asker: ask.position.into(), holder }))
+    fn reject_held(&self, request: StateRequest<'_>, group: &Arc<CellGroup>) -> Result<(), StateError> {
+        let holder = request.held_locks.find_holder(group);
+        holder.map_or(Ok(()), |holder| Err(StateError::SelfCall { asker: request.position.into(), holder }))
     }
 
     /// Loads the cells.
     async fn prepare_cells(
         &self,
-        ask: StateRequest<'_>,
-        wanted: &RequestedCells,
+        request: StateRequest<'_>,
+        cells: &RequestedCells,
         writes: bool,
     ) -> Result<(), StateError> {
         // Retiring groups are waited for, and their writers may wait for this run.
-        let before = wanted.group.predecessors();
-        if let Some(holder) = before.iter().find_map(|group| ask.held_locks.find_holder(group)) {
-            return Err(StateError::SelfCall { asker: ask.position.into(), holder });
+        let before = cells.group.predecessors();
+        if let Some(holder) = before.iter().find_map(|group| request.held_locks.find_holder(group)) {
+            return Err(StateError::SelfCall { asker: request.position.into(), holder });
         }
-        wanted.group.ensure_loaded(&wanted.keys_to_load, writes).await
+        cells.group.ensure_loaded(&cells.keys_to_load, writes).await
     }
 
     /// Whether the group is still active; returns an error if the instance is removed.
-    fn is_open(&self, ask: StateRequest<'_>, wanted: &RequestedCells) -> Result<bool, StateError> {
-        let state = wanted.group.lock().state;
+    fn is_open(&self, request: StateRequest<'_>, cells: &RequestedCells) -> Result<bool, StateError> {
+        let state = cells.group.lock().state;
         let is_dynamic = || {
-            let resource = self.plan.handlers.get(ask.handler).map(|handler| handler.resource);
+            let resource = self.plan.handlers.get(request.handler).map(|handler| handler.resource);
             resource
                 .and_then(|resource| self.plan.resources.get(resource))
-                .is_some_and(|found| found.is_dynamic)
+                .is_some_and(|plan_resource| plan_resource.is_dynamic)
         };
         if state == CellGroupState::Removed
-            || (is_dynamic() && self.service_groups.instances.find(ask.path).is_none())
+            || (is_dynamic() && self.service_groups.instances.find(request.path).is_none())
         {
-            return Err(StateError::ResourceRemoved { path: ask.path.into() });
+            return Err(StateError::ResourceRemoved { path: request.path.into() });
         }
         Ok(state == CellGroupState::Open)
     }
 
     /// Returns `None` if the handler has no cells.
-    fn requested_cells(&self, ask: StateRequest<'_>) -> Result<Option<RequestedCells>, StateError> {
-        let handler = self.plan.handlers.get(ask.handler).ok_or_else(|| self.stateless_error(ask))?;
+    fn requested_cells(&self, request: StateRequest<'_>) -> Result<Option<RequestedCells>, StateError> {
+        let handler = self.plan.handlers.get(request.handler).ok_or_else(|| self.stateless_error(request))?;
         let cells: Vec<_> = handler.cells.iter().filter_map(|cell| self.plan.cells.get(*cell)).collect();
         let Some(first) = cells.first() else { return Ok(None) };
         let group = self
             .service_groups
-            .get_or_create_group(&first.key, ask.path)
-            .ok_or_else(|| self.stateless_error(ask))?;
+            .get_or_create_group(&first.key, request.path)
+            .ok_or_else(|| self.stateless_error(request))?;
         let keys = &self.service_groups.keys;
         let key = |cell: &super::plan::PlanCell| match cell.scope {
             CellScope::Service => keys.shared_cell_key(&cell.key),
-            CellScope::Resource(_) | CellScope::Handler(_) => keys.cell_key(ask.path, &cell.key),
+            CellScope::Resource(_) | CellScope::Handler(_) => keys.cell_key(request.path, &cell.key),
         };
         let own: Vec<Arc<str>> = cells.into_iter().map(key).collect();
         let mut loaded: HashSet<Arc<str>> = own.iter().map(Arc::clone).collect();
@@ -276,27 +284,27 @@ impl StateView {
     /// Returns the handler's cells that need a value before it runs.
     fn eager_cells<'a>(
         &'a self,
-        ask: StateRequest<'_>,
-        wanted: &'a RequestedCells,
+        request: StateRequest<'_>,
+        requested_cells: &'a RequestedCells,
     ) -> impl Iterator<Item = (usize, &'a Arc<str>)> {
-        let handler = self.plan.handlers.get(ask.handler);
+        let handler = self.plan.handlers.get(request.handler);
         let cells = handler.map(|handler| &handler.cells[..]).unwrap_or_default();
         let is_eager = |cell: usize| self.plan.cells.get(cell).is_some_and(|cell| cell.eager);
-        cells.iter().copied().zip(&wanted.keys).filter(move |(cell, _)| is_eager(*cell))
+        cells.iter().copied().zip(&requested_cells.keys).filter(move |(cell, _)| is_eager(*cell))
     }
 
     /// Returns those of these cells that have no value.
-    fn missing_cells(&self, ask: StateRequest<'_>, wanted: &RequestedCells) -> Vec<(usize, Arc<str>)> {
-        let inner = wanted.group.lock();
+    fn missing_cells(&self, request: StateRequest<'_>, cells: &RequestedCells) -> Vec<(usize, Arc<str>)> {
+        let inner = cells.group.lock();
         let exists = |key| inner.cells.get(key).is_some_and(|cell| cell.exists);
-        let missing = self.eager_cells(ask, wanted).filter(|(_, key)| !exists(*key));
+        let missing = self.eager_cells(request, cells).filter(|(_, key)| !exists(*key));
         missing.map(|(cell, key)| (cell, Arc::clone(key))).collect()
     }
 
-    fn stateless_error(&self, ask: StateRequest<'_>) -> StateError {
+    fn stateless_error(&self, request: StateRequest<'_>) -> StateError {
         StateError::Stateless {
             service: Arc::clone(self.service_groups.keys.service()),
-            handler: ask.handler,
+            handler: request.handler,
         }
     }
 
@@ -328,8 +336,8 @@ impl StateView {
             after.wait().await?;
         }
         let epoch = self.service_groups.shared.epoch();
-        if let Some(known) = self.service_groups.find_instance(declaration.path).await? {
-            return self.existing_instance(known, site, declaration.resource);
+        if let Some(instance) = self.service_groups.find_instance(declaration.path).await? {
+            return self.existing_instance(instance, site, declaration.resource);
         }
         let parsed = self.parse_declaration(&declaration, site).await?;
         let (edition, resource, path) =
@@ -364,8 +372,8 @@ impl StateView {
         let ParsedDeclarationTexts { record, initials } = parsed;
         let planned = self.planned_resource(resource, path)?;
         loop {
-            if let Some(known) = self.service_groups.find_instance(path).await? {
-                return self.existing_instance(known, &planned.key, resource);
+            if let Some(instance) = self.service_groups.find_instance(path).await? {
+                return self.existing_instance(instance, &planned.key, resource);
             }
             let settings = self.service_groups.settings();
             let most = settings.instances;
@@ -382,12 +390,12 @@ impl StateView {
             let _reserved =
                 reserved.map_err(|refused| self.service_groups.state_full_error(refused, settings.size))?;
             match self.service_groups.shared.store.commit(batch).await {
-                Ok(written) => {
+                Ok(results) => {
                     // Runs that looked for the instance before its creation have cached its cells as missing.
                     self.service_groups.drop_missing_cells(path, &planned.key);
                     sizes.iter().for_each(|(key, size)| self.service_groups.sizes.set_size(key, *size));
-                    let version = written.get(1).map_or(0, |written| written.version);
-                    let known = self.service_groups.instances.register(
+                    let version = results.get(1).map_or(0, |result| result.version);
+                    let registered_instance = self.service_groups.instances.register(
                         &self.service_groups,
                         path,
                         version,
@@ -396,7 +404,7 @@ impl StateView {
                     );
                     return Ok(DeclarationResult::New(DynamicInstance {
                         service_groups: Arc::clone(&self.service_groups),
-                        registered: known,
+                        registered: registered_instance,
                         resource,
                     }));
                 }
@@ -409,17 +417,17 @@ impl StateView {
 
     fn existing_instance(
         &self,
-        known: Arc<RegisteredInstance>,
+        instance: Arc<RegisteredInstance>,
         site: &Arc<str>,
         resource: usize,
     ) -> Result<DeclarationResult, StateError> {
-        if known.site != *site {
-            let (path, owner) = (Arc::clone(&known.path), Arc::clone(&known.site));
+        if instance.site != *site {
+            let (path, owner) = (Arc::clone(&instance.path), Arc::clone(&instance.site));
             return Err(StateError::PathTaken { path, owner, site: Arc::clone(site) });
         }
         Ok(DeclarationResult::Existing(DynamicInstance {
             service_groups: Arc::clone(&self.service_groups),
-            registered: known,
+            registered: instance,
             resource,
         }))
     }
@@ -484,8 +492,8 @@ impl StateView {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn remove_instance(&self, path: &str, held: &HeldLocks, at: &str) -> Result<bool, StateError> {
-        self.service_groups.remove_instance(path, held, at).await
+    pub async fn remove_instance(&self, path: &str, locks: &HeldLocks, at: &str) -> Result<bool, StateError> {
+        self.service_groups.remove_instance(path, locks, at).await
     }
 }
 
@@ -516,7 +524,7 @@ impl DynamicInstance {
                 .service_groups
                 .instances
                 .find(&self.registered.path)
-                .is_none_or(|known| known.id != self.registered.id)
+                .is_none_or(|instance| instance.id != self.registered.id)
     }
 
     /// The captured values, as JSON text.

@@ -45,23 +45,23 @@ pub(crate) fn check_change_set(text: &Bytes) {
     let mut root = build_tree(Some(&value), std::iter::empty()).unwrap();
     let Ok(changes) = ChangeSet::parse(text) else { return };
     let parts = changes.split_by_slot(2);
-    let taken = changes.apply(&mut root);
+    let edit_undos = changes.apply(&mut root);
     let mut after = Vec::new();
     if let Some(root) = &root {
         root.write_json(&mut after);
         assert!(json::JsonDocument::new(after.clone().into()).is_ok());
     }
-    match taken {
+    match edit_undos {
         Err(_) => assert_eq!(after, value),
         Ok(undos) => {
             // The text for other workers and the disk must have the same effect.
             if let Ok(parts) = parts
                 && let [part] = &parts[..]
             {
-                let again =
+                let state_value =
                     build_tree(Some(&value), std::iter::once(&part.text)).expect("it was accepted before");
                 let mut same = Vec::new();
-                again.iter().for_each(|root| root.write_json(&mut same));
+                state_value.iter().for_each(|root| root.write_json(&mut same));
                 assert_eq!(same, after, "{}", String::from_utf8_lossy(text));
             }
             undo_edits(&mut root, undos);

@@ -121,10 +121,10 @@ impl StateFixture {
 pub(super) fn state_request<'a>(
     handler: usize,
     path: &'a str,
-    held: &'a HeldLocks,
+    locks: &'a HeldLocks,
     at: &'a str,
 ) -> StateRequest<'a> {
-    StateRequest { handler, path, held_locks: held, position: at }
+    StateRequest { handler, path, held_locks: locks, position: at }
 }
 
 pub(super) async fn read_ticket(

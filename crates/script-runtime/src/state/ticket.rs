@@ -139,7 +139,7 @@ impl WriteTicket {
         keys: Vec<Arc<str>>,
         planned: Vec<usize>,
         permit: OwnedSemaphorePermit,
-        held: &HeldLocks,
+        locks: &HeldLocks,
         at: &str,
     ) -> Self {
         {
@@ -147,7 +147,7 @@ impl WriteTicket {
             inner.writer = at.into();
             inner.writer_keys.clone_from(&keys);
         }
-        let held_locks = held.with_hold(Arc::clone(&group), at);
+        let held_locks = locks.with_hold(Arc::clone(&group), at);
         let mut view = CellView::new(group, keys);
         let generation = view.capture(true);
         Self { view, generation, planned, held_locks, is_started: false, permit: Some(permit) }
@@ -247,9 +247,9 @@ impl WriteTicket {
         }
         let task = spawn(async move {
             let CellView { group, keys, .. } = &self.view;
-            let done = group.commit_long(keys, self.generation, worker, changes, removes, payer).await;
+            let commit = group.commit_long(keys, self.generation, worker, changes, removes, payer).await;
             drop(self);
-            done
+            commit
         });
         task.await.unwrap_or_else(|_| Err(UnfinishedResponse.into()))
     }

@@ -299,8 +299,8 @@ pub(crate) fn apply_edit(
         let change = SizeChange { added: size(set.as_ref()), removed: size(root.as_ref()) };
         return Ok(EditUndo { path, previous: PreviousValue::Root(std::mem::replace(root, set)), change });
     };
-    let place = root.as_mut().and_then(|root| root.get_path(above)).ok_or(EditError::PathNotFound)?;
-    let (was, change) = match (place, last, set) {
+    let value = root.as_mut().and_then(|root| root.get_path(above)).ok_or(EditError::PathNotFound)?;
+    let (was, change) = match (value, last, set) {
         (StateValue::Array(items), TreeStep::Item(index), Some(node)) if *index == items.len() => {
             effort.spend_growth(items.len(), 1, items.capacity())?;
             let change = SizeChange { added: node.text_size() + usize::from(*index > 0), removed: 0 };
@@ -363,8 +363,8 @@ pub(crate) fn splice(
         return Err(EditError::TooDeep);
     }
     let Some((TreeStep::Item(first), above)) = path.split_last() else { return Err(EditError::PathNotFound) };
-    let place = root.as_mut().and_then(|root| root.get_path(above));
-    let Some(StateValue::Array(items)) = place else { return Err(EditError::PathNotFound) };
+    let value = root.as_mut().and_then(|root| root.get_path(above));
+    let Some(StateValue::Array(items)) = value else { return Err(EditError::PathNotFound) };
     let end = first.checked_add(count).filter(|end| *end <= items.len()).ok_or(EditError::TooFewItems)?;
     let added = values.len();
     items.iter().skip(*first).take(count).try_for_each(|item| effort.spend_visit(item))?;

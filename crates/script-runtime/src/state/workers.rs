@@ -151,16 +151,16 @@ impl WorkerReplicas {
         }
     }
 
-    pub(crate) fn discard(&self, what: DiscardedKind, ids: &[u32]) {
+    pub(crate) fn discard(&self, kind: DiscardedKind, ids: &[u32]) {
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for worker in workers.values_mut() {
             for id in ids {
-                let had = match what {
+                let had = match kind {
                     DiscardedKind::Cell => worker.cells.remove(id).is_some(),
                     DiscardedKind::Instance => worker.instances.remove(id),
                 };
                 if had {
-                    worker.pending_discards.insert((what, *id));
+                    worker.pending_discards.insert((kind, *id));
                 }
             }
         }

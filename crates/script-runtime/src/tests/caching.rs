@@ -29,7 +29,7 @@ service shop {
 
 #[tokio::test]
 async fn a_response_varies_by_the_headers_it_used_and_is_private_with_credentials() {
-    let rig = ScriptFixture::from_source(SHOP, default_settings()).await;
+    let fixture = ScriptFixture::from_source(SHOP, default_settings()).await;
     for (method, path, control, varies) in [
         ("GET", "/plain", "", ""),
         ("GET", "/language", "", "accept-language"),
@@ -44,7 +44,7 @@ async fn a_response_varies_by_the_headers_it_used_and_is_private_with_credential
         ("POST", "/change", "", ""),
     ] {
         let request = Request::builder().method(method).uri(path).header("cookie", "id=7");
-        let answer = rig.send(request.body(body::empty()).expect("a request")).await.expect("an answer");
+        let answer = fixture.send(request.body(body::empty()).expect("a request")).await.expect("an answer");
         let all = |name: HeaderName| {
             let values = answer.headers().get_all(name).iter().map(|value| value.to_str().expect("text"));
             values.collect::<Vec<_>>().join(", ")

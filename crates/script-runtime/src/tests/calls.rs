@@ -24,19 +24,19 @@ fn passing_handler(url: &str) -> String {
 }
 
 async fn start_with_upstream(
-    written: HandwrittenService,
+    service: HandwrittenService,
     hosts: &[&str],
 ) -> (ScriptFixture, misbehaving_upstream::MisbehavingUpstream) {
     let upstream = misbehaving_upstream::start().await;
     let mut wish = default_settings();
     wish.services = BTreeMap::from([("up".to_owned(), ServiceConfig::with_url(upstream.url()))]);
     wish.options.hosts = hosts.iter().map(|host| (*host).to_owned()).collect();
-    (written.start_with(wish).await, upstream)
+    (service.start_with(wish).await, upstream)
 }
 
 #[tokio::test]
 async fn rule_16_a_call_gives_text_parsed_json_or_an_error_with_a_status() {
-    let written = handwritten_service()
+    let service = handwritten_service()
         .resource("/json")
         .stateless(Get, &calling_handler("['http://up/json?n=2']", 0))
         .resource("/status")
@@ -45,15 +45,15 @@ async fn rule_16_a_call_gives_text_parsed_json_or_an_error_with_a_status() {
         .stateless(Get, &calling_handler("['http://up/redirect']", 0))
         .resource("/reset")
         .stateless(Get, &calling_handler("['http://up/reset']", 0));
-    let (rig, _upstream) = start_with_upstream(written, &[]).await;
-    assert_eq!(rig.json("/json").await["got"].as_array().map(Vec::len), Some(2));
-    let error = rig.json("/status").await;
+    let (fixture, _upstream) = start_with_upstream(service, &[]).await;
+    assert_eq!(fixture.json("/json").await["got"].as_array().map(Vec::len), Some(2));
+    let error = fixture.json("/status").await;
     assert_eq!(
         (&error["status"], &error["message"]),
         (&json!(418), &json!("GET http://up/status/418 answered 418"))
     );
-    assert_eq!(rig.json("/redirect").await["got"]["path"], "/echo", "redirects are followed");
-    assert_eq!(rig.json("/reset").await["status"], 502);
+    assert_eq!(fixture.json("/redirect").await["got"]["path"], "/echo", "redirects are followed");
+    assert_eq!(fixture.json("/reset").await["status"], 502);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn an_unread_response_is_passed_through_unchanged_if_it_is_valid() {
         )
     };
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
-    let written = handwritten_service()
+    let service = handwritten_service()
         .resource("/deep")
         .stateless(Get, &hands_on("'http://up/body'", &deep))
         .resource("/json")
@@ -76,7 +76,7 @@ async fn an_unread_response_is_passed_through_unchanged_if_it_is_valid() {
         .stateless(script::HandlerMethod::Post, "function (query, response, $r) { $r.respond(query.$body) }")
         .resource("/inside")
         .stateless(Get, &hands_on("'/own'", "text"));
-    let (rig, _upstream) = start_with_upstream(written, &[]).await;
+    let (rig, _upstream) = start_with_upstream(service, &[]).await;
     for (path, body) in [
         ("/deep", &*format!(r#"{{"got":{deep}}}"#)),
         ("/json", r#"{"got":[1.0, 12345678901234567890, "é"]}"#),
@@ -134,8 +134,8 @@ async fn rule_15_only_services_and_allowed_hosts_are_called() {
     assert_eq!(closed.json("/host").await["status"], 403);
     assert_eq!(closed.json("/odd").await["status"], 403);
     assert_eq!(upstream.connections(), 0);
-    let (open, _other) = start_with_upstream(handlers(), &[&host]).await;
-    assert_eq!(open.json("/host").await["got"]["path"], "/echo");
+    let (fixture, _other) = start_with_upstream(handlers(), &[&host]).await;
+    assert_eq!(fixture.json("/host").await["got"]["path"], "/echo");
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn rule_16_an_uncaught_error_is_502_or_504_after_a_timeout() {
     let bare = |url: &str| {
         format!("async function (query, response, $r) {{ await $r.call(3, $s.resource({url}), 0, []); }}")
     };
-    let written = handwritten_service()
+    let service = handwritten_service()
         .resource("/reset")
         .stateless(Get, &bare("['http://up/reset']"))
         .resource("/status")
@@ -160,30 +160,30 @@ async fn rule_16_an_uncaught_error_is_502_or_504_after_a_timeout() {
         ("up".to_owned(), ServiceConfig::with_url(upstream.url())),
         ("slow".to_owned(), slow),
     ]);
-    let rig = written.start_with(wish).await;
-    assert_eq!(rig.request("GET", "/reset").await, (502, "script-resource".into()));
-    assert_eq!(rig.request("GET", "/status").await, (502, "script-resource".into()));
-    assert_eq!(rig.request("GET", "/hang").await, (504, "script-resource-timeout".into()));
+    let fixture = service.start_with(wish).await;
+    assert_eq!(fixture.request("GET", "/reset").await, (502, "script-resource".into()));
+    assert_eq!(fixture.request("GET", "/status").await, (502, "script-resource".into()));
+    assert_eq!(fixture.request("GET", "/hang").await, (504, "script-resource-timeout".into()));
 }
 
 #[tokio::test]
 async fn rule_16_a_bare_call_is_passed_through_with_status_and_type() {
-    let written = handwritten_service()
+    let service = handwritten_service()
         .resource("/json")
         .stateless(Get, &passing_handler("['http://up/json?n=2']"))
         .resource("/status")
         .stateless(Get, &passing_handler("['http://up/status/418']"))
         .resource("/own")
         .stateless(Get, &passing_handler("['/json']"));
-    let (rig, _upstream) = start_with_upstream(written, &[]).await;
-    assert_eq!(rig.json("/json").await.as_array().map(Vec::len), Some(2));
-    assert_eq!(rig.request("GET", "/status").await.0, 418);
-    assert_eq!(rig.json("/own").await.as_array().map(Vec::len), Some(2));
+    let (fixture, _upstream) = start_with_upstream(service, &[]).await;
+    assert_eq!(fixture.json("/json").await.as_array().map(Vec::len), Some(2));
+    assert_eq!(fixture.request("GET", "/status").await.0, 418);
+    assert_eq!(fixture.json("/own").await.as_array().map(Vec::len), Some(2));
 }
 
 #[tokio::test]
 async fn rule_14_calls_within_the_service_keep_types() {
-    let rig = handwritten_service()
+    let fixture = handwritten_service()
         .resource("/in")
         .stateless(
             Put,
@@ -197,12 +197,12 @@ async fn rule_14_calls_within_the_service_keep_types() {
         )
         .start()
         .await;
-    assert_eq!(rig.json("/out").await, json!({"type": "number", "list": [1, "x"]}));
+    assert_eq!(fixture.json("/out").await, json!({"type": "number", "list": [1, "x"]}));
 }
 
 #[tokio::test]
 async fn an_internal_error_has_the_same_status_as_for_a_client() {
-    let rig = handwritten_service()
+    let fixture = handwritten_service()
         .resource("/throws")
         .stateless(Get, "function () { throw new Error('oops'); }")
         .resource("/a")
@@ -213,14 +213,14 @@ async fn an_internal_error_has_the_same_status_as_for_a_client() {
         .stateless(Get, &calling_handler("['/throws']", 3))
         .start()
         .await;
-    assert_eq!(rig.json("/a").await["status"], 500);
-    assert_eq!(rig.json("/b").await["status"], 404);
-    assert_eq!(rig.json("/c").await["status"], 405);
+    assert_eq!(fixture.json("/a").await["status"], 500);
+    assert_eq!(fixture.json("/b").await["status"], 404);
+    assert_eq!(fixture.json("/c").await["status"], 405);
 }
 
 #[tokio::test]
 async fn rule_7_a_run_that_would_wait_for_itself_fails_at_once() {
-    let rig = handwritten_service()
+    let fixture = handwritten_service()
         .resource("/n")
         .cell("n", true, Some("() => 1"))
         .reader(Get, 0, "function (query, response, $r) { $r.respond($r.cells.n); }")
@@ -229,10 +229,14 @@ async fn rule_7_a_run_that_would_wait_for_itself_fails_at_once() {
         .writer(Put, 0, "async function (query, response, $r) { $r.cells.n = 5; $r.respond(await $r.call(1, $s.resource(['/n']), 0, [])); }")
         .start()
         .await;
-    let (status, text) = rig.request("PUT", "/n").await;
+    let (status, text) = fixture.request("PUT", "/n").await;
     assert_eq!(status, 200);
     assert!(text.contains("508") && text.contains("test.sjs:"), "{text}");
-    assert_eq!(rig.request("PUT", "/m").await, (200, "1".into()), "as a reader it sees the committed value");
+    assert_eq!(
+        fixture.request("PUT", "/m").await,
+        (200, "1".into()),
+        "as a reader it sees the committed value"
+    );
 }
 
 #[tokio::test]
@@ -240,15 +244,15 @@ async fn the_number_of_calls_of_a_handler_is_limited() {
     let mut wish = default_settings();
     wish.options.limits.calls = 3;
     let many = "async function (query, response, $r) { for (let i = 0; i < query.n; i++) await $r.call(1, $s.resource(['/b']), 0, []); $r.respond('ok'); }";
-    let rig = handwritten_service()
+    let fixture = handwritten_service()
         .resource("/a")
         .stateless(Get, many)
         .resource("/b")
         .stateless(Get, "function (q, p, $r) { $r.respond(1); }")
         .start_with(wish)
         .await;
-    assert_eq!(rig.get("/a?n=3").await, "ok");
-    assert_eq!(rig.request("GET", "/a?n=4").await, (500, "script-calls".into()));
+    assert_eq!(fixture.get("/a?n=3").await, "ok");
+    assert_eq!(fixture.request("GET", "/a?n=4").await, (500, "script-calls".into()));
 }
 
 #[tokio::test]
@@ -256,7 +260,7 @@ async fn a_redirect_to_a_very_long_path_is_not_followed() {
     let go = "function (query, response, $r) { $r.answer(302, {Location: '/' + 'é'.repeat(query.length)}); }";
     let follow = "async function (query, response, $r) { const g = $s.resource(['/go?length=', '']);
         try { await $r.call(3, g, 0, [query.length]); } catch (error) { $r.respond(error.status); } }";
-    let rig = handwritten_service()
+    let fixture = handwritten_service()
         .resource("/go")
         .stateless(Get, go)
         .resource("/follow")
@@ -265,6 +269,6 @@ async fn a_redirect_to_a_very_long_path_is_not_followed() {
         .await;
     // Each letter is encoded by six characters.
     for (length, status) in [(10_000, "404"), (11_000, "302")] {
-        assert_eq!(rig.get(&format!("/follow?length={length}")).await, status);
+        assert_eq!(fixture.get(&format!("/follow?length={length}")).await, status);
     }
 }

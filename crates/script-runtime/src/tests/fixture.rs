@@ -205,10 +205,11 @@ fn build_route(
     services: &ServiceSet,
     folder: &TempDir,
 ) -> Arc<ScriptRoute> {
-    let deployed = DeployedNames::default();
-    let ground = ScriptRouteContext { path, services, scripts, deployed: &deployed, folder: folder.path() };
+    let names = DeployedNames::default();
+    let context = ScriptRouteContext { path, services, scripts, deployed: &names, folder: folder.path() };
     Arc::new(
-        ScriptRoute::build(program, text, options, &ground).unwrap_or_else(|problems| panic!("{problems:?}")),
+        ScriptRoute::build(program, text, options, &context)
+            .unwrap_or_else(|problems| panic!("{problems:?}")),
     )
 }
 
@@ -241,12 +242,12 @@ impl ScriptFixture {
     }
 
     /// Replaces the script, as a changed config does.
-    pub(crate) fn replace(&mut self, written: HandwrittenService) {
-        self.replace_with(written, default_settings().options);
+    pub(crate) fn replace(&mut self, service: HandwrittenService) {
+        self.replace_with(service, default_settings().options);
     }
 
-    pub(crate) fn replace_with(&mut self, written: HandwrittenService, options: ScriptOptions) {
-        let (program, text) = written.program();
+    pub(crate) fn replace_with(&mut self, service: HandwrittenService, options: ScriptOptions) {
+        let (program, text) = service.program();
         let script = build_route(program, text, options, "/*", &self.scripts, &self.services, &self.folder);
         script.activate();
         self.script = script;

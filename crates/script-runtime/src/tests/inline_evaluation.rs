@@ -29,14 +29,14 @@ impl ConfigurableUpstream {
         let address = listener.local_addr().expect("an address");
         wish.services =
             BTreeMap::from([("up".to_owned(), ServiceConfig::with_url(format!("http://{address}")))]);
-        let said = Self::default();
-        let here = said.clone();
+        let upstream = Self::default();
+        let here = upstream.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(here.clone().serve(stream));
             }
         });
-        (said, wish)
+        (upstream, wish)
     }
 
     async fn serve(self, stream: TcpStream) -> Option<()> {
@@ -79,7 +79,7 @@ async fn start_both(handlers: &str) -> (ScriptFixture, ScriptFixture, Configurab
     let program = || {
         compile(&text, "test.sjs", &CompileOptions::default()).unwrap_or_else(|it| panic!("{text}\n{it:#?}"))
     };
-    let (said, first) = ConfigurableUpstream::start().await;
+    let (upstream, first) = ConfigurableUpstream::start().await;
     let second = FixtureSettings { services: first.services.clone(), ..default_settings() };
     let mut plain = program();
     for handler in &mut plain.services[0].handlers {
@@ -89,14 +89,14 @@ async fn start_both(handlers: &str) -> (ScriptFixture, ScriptFixture, Configurab
     (
         ScriptFixture::from_program(program(), text.clone(), first).await,
         ScriptFixture::from_program(plain, text.clone(), second).await,
-        said,
+        upstream,
     )
 }
 
 /// Returns JSON as serialised by JavaScript.
-async fn reserialise(rig: &ScriptFixture, json: &str) -> String {
+async fn reserialise(fixture: &ScriptFixture, json: &str) -> String {
     let request = http::Request::post("/again").header("content-type", "text/plain");
-    let answer = rig.send(request.body(services::body::full(json.to_owned())).expect("a request")).await;
+    let answer = fixture.send(request.body(services::body::full(json.to_owned())).expect("a request")).await;
     let body =
         http_body_util::BodyExt::collect(answer.expect("an answer").into_body()).await.expect("a body");
     String::from_utf8(body.to_bytes().to_vec()).expect("text")
@@ -210,7 +210,7 @@ fn random_json(rng: &mut Rng, is_usual: bool, depth: usize) -> String {
 async fn a_recipe_is_equivalent_to_its_javascript() {
     let mut rng = Rng::with_seed(2026);
     let handlers: Vec<String> = (0..60).map(|number| random_handler(&mut rng, number)).collect();
-    let (composed, worker, said) = start_both(&handlers.concat()).await;
+    let (composed, worker, upstream) = start_both(&handlers.concat()).await;
     let mut answered = 0;
     for case in 0..600 {
         let is_usual = rng.bool();
@@ -226,7 +226,7 @@ async fn a_recipe_is_equivalent_to_its_javascript() {
                 ),
                 _ => (rng.choice([204, 404, 500]).expect("one"), "application/octet-stream", String::new()),
             };
-            said.set_response(resource, status, media, &body);
+            upstream.set_response(resource, status, media, &body);
             told.push((resource, status, media, body));
         }
         let number = rng.usize(..handlers.len());
@@ -236,9 +236,9 @@ async fn a_recipe_is_equivalent_to_its_javascript() {
             pick_random(&mut rng, &["", "&q=q%22%26", "&q=7", "&q=1&q=2"])
         );
         let here = composed.request("GET", &path).await;
-        let asked = said.take_requests();
+        let asked = upstream.take_requests();
         let there = worker.request("GET", &path).await;
-        let expected = said.take_requests();
+        let expected = upstream.take_requests();
         let what = || format!("case {case}: {path}\n{}{told:#?}\n{here:?}\n{there:?}", handlers[number]);
         assert_eq!(here.0, there.0, "{}", what());
         if here.0 == 200 {
@@ -262,13 +262,13 @@ async fn a_recipe_is_equivalent_to_its_javascript() {
 
 #[tokio::test]
 async fn a_recipe_is_subject_to_the_limit_of_calls() {
-    let (said, mut wish) = ConfigurableUpstream::start().await;
-    said.set_response("a", 200, "application/json", "{}");
+    let (upstream, mut wish) = ConfigurableUpstream::start().await;
+    upstream.set_response("a", 200, "application/json", "{}");
     wish.options.limits.calls = 1;
     let text = "service test { res a = 'http://up/a?n=@'
       res '/1' on GET { respond { ...a.get(1) } }
       res '/2' on GET { par { respond { ...a.get(1), b: a.get(2) } } } }";
-    let rig = ScriptFixture::from_source(text, wish).await;
-    assert_eq!(rig.request("GET", "/1").await, (200, "{}".into()));
-    assert_eq!(rig.request("GET", "/2").await, (500, "script-calls".into()));
+    let fixture = ScriptFixture::from_source(text, wish).await;
+    assert_eq!(fixture.request("GET", "/1").await, (200, "{}".into()));
+    assert_eq!(fixture.request("GET", "/2").await, (500, "script-calls".into()));
 }

@@ -70,17 +70,17 @@ service mapred {
 
 #[tokio::test]
 async fn listing_1_stores_the_value_of_a_put() {
-    let rig = ScriptFixture::from_source(HELLO, default_settings()).await;
-    assert_eq!(rig.get("/data").await, "Hello World");
-    assert_eq!(rig.request("PUT", "/data?value=universe").await, (204, String::new()));
-    assert_eq!(rig.get("/data").await, "Hello universe");
+    let fixture = ScriptFixture::from_source(HELLO, default_settings()).await;
+    assert_eq!(fixture.get("/data").await, "Hello World");
+    assert_eq!(fixture.request("PUT", "/data?value=universe").await, (204, String::new()));
+    assert_eq!(fixture.get("/data").await, "Hello universe");
 }
 
 #[tokio::test]
 async fn an_error_contains_its_position_in_the_s_file() {
-    let rig = ScriptFixture::from_source(HELLO, default_settings()).await;
+    let fixture = ScriptFixture::from_source(HELLO, default_settings()).await;
     let request = Request::get("/oops").body(body::empty()).expect("a request");
-    let problem = rig.send(request).await.expect_err("a problem");
+    let problem = fixture.send(request).await.expect_err("a problem");
     assert_eq!(problem.code(), "script-threw");
     let text = problem.to_string();
     assert!(text.starts_with("test.sjs:7:13: ") && text.contains("missing"), "{text}");
@@ -88,10 +88,10 @@ async fn an_error_contains_its_position_in_the_s_file() {
 
 #[tokio::test]
 async fn listing_6_crawls_a_tree_by_calling_itself() {
-    let rig = ScriptFixture::from_source(CRAWLER, FixtureSettings { ..default_settings() }).await;
-    let (status, text) = rig.request("PUT", "/crawl?startFrom=/page%3Fn%3D1&depth=6").await;
+    let fixture = ScriptFixture::from_source(CRAWLER, FixtureSettings { ..default_settings() }).await;
+    let (status, text) = fixture.request("PUT", "/crawl?startFrom=/page%3Fn%3D1&depth=6").await;
     assert_eq!(status, 204, "{text}");
-    let urls = rig.json("/urlsDiscovered").await;
+    let urls = fixture.json("/urlsDiscovered").await;
     let mut urls: Vec<u32> = urls
         .as_array()
         .expect("a list")
@@ -104,20 +104,21 @@ async fn listing_6_crawls_a_tree_by_calling_itself() {
 
 #[tokio::test]
 async fn listing_7_counts_in_parallel_with_a_separate_result_for_each_client() {
-    let rig = ScriptFixture::from_source(MAP_REDUCE, default_settings()).await;
+    let fixture = ScriptFixture::from_source(MAP_REDUCE, default_settings()).await;
     let urls: Vec<String> = (0..10).map(|n| format!("/page?n={n}")).collect();
     let start = async |key: &str| {
         let text = json!({ "urls": urls, "key": key }).to_string();
         let request = Request::post("/start").header("content-type", "application/json");
-        let response = rig.send(request.body(body::full(text)).expect("a request")).await.expect("an answer");
+        let response =
+            fixture.send(request.body(body::full(text)).expect("a request")).await.expect("an answer");
         assert_eq!(response.status(), 302);
         response.headers().get(LOCATION).cloned().unwrap_or(HeaderValue::from_static("none"))
     };
     let places = join_all([start("word"), start("other")]).await;
-    rig.wait_idle().await;
+    fixture.wait_idle().await;
     let mut counts = Vec::new();
     for place in places {
-        counts.push(rig.json(place.to_str().expect("a path")).await);
+        counts.push(fixture.json(place.to_str().expect("a path")).await);
     }
     assert_eq!(counts, [Value::from(30), Value::from(10)]);
 }
@@ -150,13 +151,13 @@ async fn blocks_may_declare_the_same_names() {
         }
       }
     }";
-    let rig = ScriptFixture::from_source(text, default_settings()).await;
-    assert_eq!(rig.request("GET", "/n").await, (200, "0".into()));
-    assert_eq!(rig.request("GET", "/a").await, (200, "[1,0]".into()));
-    assert_eq!(rig.request("GET", "/b").await, (200, "[2,[1,0]]".into()));
-    assert_eq!(rig.request("POST", "/b?id=1").await.0, 204);
-    assert_eq!(rig.request("GET", "/made/1").await, (200, r#"["made",0]"#.into()));
-    assert_eq!(rig.request("GET", "/more/1").await, (200, r#"["more",[1,0]]"#.into()));
+    let fixture = ScriptFixture::from_source(text, default_settings()).await;
+    assert_eq!(fixture.request("GET", "/n").await, (200, "0".into()));
+    assert_eq!(fixture.request("GET", "/a").await, (200, "[1,0]".into()));
+    assert_eq!(fixture.request("GET", "/b").await, (200, "[2,[1,0]]".into()));
+    assert_eq!(fixture.request("POST", "/b?id=1").await.0, 204);
+    assert_eq!(fixture.request("GET", "/made/1").await, (200, r#"["made",0]"#.into()));
+    assert_eq!(fixture.request("GET", "/more/1").await, (200, r#"["more",[1,0]]"#.into()));
 }
 
 #[tokio::test]
@@ -180,9 +181,9 @@ async fn functions_of_a_resource_call_resources_and_use_its_state() {
         }
       }
     }";
-    let rig = ScriptFixture::from_source(text, default_settings()).await;
-    assert_eq!(rig.request("GET", "/a").await, (200, "[2,3,0]".into()));
-    assert_eq!(rig.request("POST", "/a?id=1").await.0, 204);
-    assert_eq!(rig.request("GET", "/a").await, (200, "[2,3,5]".into()));
-    assert_eq!(rig.request("GET", "/made/1").await, (200, "[6]".into()));
+    let fixture = ScriptFixture::from_source(text, default_settings()).await;
+    assert_eq!(fixture.request("GET", "/a").await, (200, "[2,3,0]".into()));
+    assert_eq!(fixture.request("POST", "/a?id=1").await.0, 204);
+    assert_eq!(fixture.request("GET", "/a").await, (200, "[2,3,5]".into()));
+    assert_eq!(fixture.request("GET", "/made/1").await, (200, "[6]".into()));
 }

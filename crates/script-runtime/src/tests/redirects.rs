@@ -71,11 +71,11 @@ impl RedirectService {
         ]);
         let mut hosts = opened(&upstream);
         hosts.push(elsewhere.to_string());
-        let outside = ExternalCalls {
+        let calls = ExternalCalls {
             services: ServiceSet::new(&services).unwrap(),
             hosts: PermittedHosts::new(&hosts).unwrap(),
         };
-        Self { outside, pool: offload_pool(), upstream, foreign_host: elsewhere }
+        Self { outside: calls, pool: offload_pool(), upstream, foreign_host: elsewhere }
     }
 
     async fn fetch(&self, url: &str) -> (CallReply, Value) {
@@ -96,14 +96,14 @@ impl RedirectService {
 
 #[tokio::test]
 async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
-    let stage = RedirectService::new(|_| Vec::new()).await;
+    let service = RedirectService::new(|_| Vec::new()).await;
     // The patterns cover the address of the service, too.
-    let hosts = [format!("localhost:{}", stage.foreign_host.port()), "127.0.0.0/8".to_owned()];
-    let opened = RedirectService {
-        outside: ExternalCalls { hosts: PermittedHosts::new(&hosts).unwrap(), ..stage.outside },
-        ..stage
+    let hosts = [format!("localhost:{}", service.foreign_host.port()), "127.0.0.0/8".to_owned()];
+    let redirect_service = RedirectService {
+        outside: ExternalCalls { hosts: PermittedHosts::new(&hosts).unwrap(), ..service.outside },
+        ..service
     };
-    let address = opened.upstream.address();
+    let address = redirect_service.upstream.address();
     let names = [
         "http://catalog/echo".to_owned(),
         "HTTP://Catalog/echo".to_owned(),
@@ -116,20 +116,21 @@ async fn a_redirect_from_a_host_to_a_service_is_refused_under_any_name() {
         "http://x@catalog/echo".to_owned(),
     ];
     for location in names {
-        let (outcome, _) = opened.fetch(&format!("{}/x?{location}", opened.foreign_authority())).await;
+        let (outcome, _) =
+            redirect_service.fetch(&format!("{}/x?{location}", redirect_service.foreign_authority())).await;
         assert!(matches!(&outcome, CallReply::Refused(403, _)), "{location}: {outcome:?}");
     }
-    assert_eq!(opened.upstream.connections(), 0);
+    assert_eq!(redirect_service.upstream.connections(), 0);
 }
 
 #[tokio::test]
 async fn a_host_gets_no_credentials_after_a_redirect() {
     // A host under a name that is not the service's.
     let host = |upstream: &MisbehavingUpstream| format!("localhost:{}", upstream.address().port());
-    let stage = RedirectService::new(|upstream| vec![host(upstream)]).await;
-    let echo = format!("http://{}/echo", host(&stage.upstream));
-    for first in [format!("http://{}", stage.foreign_host), "http://moved".to_owned()] {
-        let (outcome, answer) = stage.fetch(&format!("{first}/x?{echo}")).await;
+    let service = RedirectService::new(|upstream| vec![host(upstream)]).await;
+    let echo = format!("http://{}/echo", host(&service.upstream));
+    for first in [format!("http://{}", service.foreign_host), "http://moved".to_owned()] {
+        let (outcome, answer) = service.fetch(&format!("{first}/x?{echo}")).await;
         assert_eq!(answer["path"], "/echo", "{first}: {outcome:?}");
         let seen = answer["headers"].to_string();
         assert!(!seen.contains(SECRET) && !seen.contains(TOKEN), "{first}: {seen}");
@@ -138,17 +139,17 @@ async fn a_host_gets_no_credentials_after_a_redirect() {
 
 #[tokio::test]
 async fn a_service_may_redirect_to_itself_but_not_to_another_service() {
-    let stage = RedirectService::new(|_| Vec::new()).await;
-    let (_, answer) = stage.fetch("http://catalog/redirect").await;
+    let service = RedirectService::new(|_| Vec::new()).await;
+    let (_, answer) = service.fetch("http://catalog/redirect").await;
     assert_eq!(answer["headers"]["x-api-key"], SECRET, "a path: {answer}");
     let own = ["http://moved/y?http://catalog/echo", "/y?http://catalog/echo"].map(str::to_owned);
-    let own = own.into_iter().chain([format!("http://{}/y?http://catalog/echo", stage.foreign_host)]);
+    let own = own.into_iter().chain([format!("http://{}/y?http://catalog/echo", service.foreign_host)]);
     for location in own {
-        let (outcome, _) = stage.fetch(&format!("http://moved/x?{location}")).await;
+        let (outcome, _) = service.fetch(&format!("http://moved/x?{location}")).await;
         let CallReply::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
         assert!(text.contains("/y?"), "the second redirect is refused, not the first: {text}");
     }
-    assert_eq!(stage.upstream.hits("/echo"), 1);
+    assert_eq!(service.upstream.hits("/echo"), 1);
 }
 
 #[tokio::test]
@@ -156,7 +157,7 @@ async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
     let (elsewhere, pool) = (start_redirecting().await, offload_pool());
     let based = ServiceConfig::with_url(format!("http://{elsewhere}/base"));
     let services = ServiceSet::new(&BTreeMap::from([("based".to_owned(), based)])).unwrap();
-    let outside = ExternalCalls { services, hosts: PermittedHosts::new(&[]).unwrap() };
+    let calls = ExternalCalls { services, hosts: PermittedHosts::new(&[]).unwrap() };
     let absolute = format!("http://{elsewhere}/base/y");
     for (location, refused) in [
         ("/base/y", "http://based/y?http://other/ redirects on"),
@@ -170,7 +171,7 @@ async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
     ] {
         let url = format!("http://based/a/x?{location}?http://other/");
         let errand = OutboundCall { method: HandlerMethod::Get, url, body: FramePayload::default() };
-        let (outcome, _) = outside.send(&pool, &RequestCall::unlimited(), errand).await;
+        let (outcome, _) = calls.send(&pool, &RequestCall::unlimited(), errand).await;
         let CallReply::Refused(403, text) = &outcome else { panic!("{location}: {outcome:?}") };
         assert!(text.starts_with(refused), "{location}: {text}");
     }
@@ -178,8 +179,8 @@ async fn a_service_redirects_to_paths_below_the_base_path_of_its_url() {
 
 #[tokio::test]
 async fn the_number_of_redirects_is_limited() {
-    let stage = RedirectService::new(|_| Vec::new()).await;
+    let service = RedirectService::new(|_| Vec::new()).await;
     let location = "/x?".repeat(REDIRECTS + 3);
-    let (outcome, _) = stage.fetch(&format!("http://moved{location}")).await;
+    let (outcome, _) = service.fetch(&format!("http://moved{location}")).await;
     assert!(matches!(outcome, CallReply::Failed(502, _)), "{outcome:?}");
 }

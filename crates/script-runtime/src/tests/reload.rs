@@ -15,23 +15,23 @@ fn service_version(text: &str) -> HandwrittenService {
 
 #[tokio::test]
 async fn a_changed_script_keeps_the_state() {
-    let mut rig = service_version("old").start().await;
-    rig.request("PUT", "/n").await;
-    assert_eq!(rig.get("/n").await, "old 1");
-    rig.replace(service_version("new"));
-    rig.expect_after_deployment("/n", "new 1").await;
-    assert_eq!(rig.request("PUT", "/n").await.0, 204);
-    assert_eq!(rig.get("/n").await, "new 2");
-    assert_eq!(rig.script.stats().restarts, 0, "the workers are the same");
+    let mut fixture = service_version("old").start().await;
+    fixture.request("PUT", "/n").await;
+    assert_eq!(fixture.get("/n").await, "old 1");
+    fixture.replace(service_version("new"));
+    fixture.expect_after_deployment("/n", "new 1").await;
+    assert_eq!(fixture.request("PUT", "/n").await.0, 204);
+    assert_eq!(fixture.get("/n").await, "new 2");
+    assert_eq!(fixture.script.stats().restarts, 0, "the workers are the same");
 }
 
 #[tokio::test]
 async fn a_script_that_cannot_be_loaded_leaves_the_old_one_active() {
-    let mut rig = service_version("old").start().await;
-    assert_eq!(rig.get("/n").await, "old 0");
-    rig.replace(service_version("new").head("throw new Error('no');"));
-    rig.wait_until_settled().await;
-    assert_eq!(rig.get("/n").await, "old 0");
+    let mut fixture = service_version("old").start().await;
+    assert_eq!(fixture.get("/n").await, "old 0");
+    fixture.replace(service_version("new").head("throw new Error('no');"));
+    fixture.wait_until_settled().await;
+    assert_eq!(fixture.get("/n").await, "old 0");
 }
 
 #[tokio::test]
@@ -44,14 +44,15 @@ async fn a_run_keeps_the_script_that_it_began_with() {
     };
     let mut wish = default_settings();
     wish.services.insert("up".into(), services::ServiceConfig::with_url(upstream.url()));
-    let mut rig = handwritten_service().resource("/slow").stateless(Get, &slow("old")).start_with(wish).await;
-    let old = rig.handle("/slow");
+    let mut fixture =
+        handwritten_service().resource("/slow").stateless(Get, &slow("old")).start_with(wish).await;
+    let old = fixture.handle("/slow");
     upstream.wait_for_request("/slow").await;
-    rig.replace(
+    fixture.replace(
         handwritten_service()
             .resource("/slow")
             .stateless(Get, "function (query, response, $r) { $r.respond('new'); }"),
     );
-    rig.expect_after_deployment("/slow", "new").await;
+    fixture.expect_after_deployment("/slow", "new").await;
     assert_eq!(with_timeout("the old run", old).await.expect("its end"), "old");
 }

@@ -271,11 +271,11 @@ mod tests {
             [&length.to_le_bytes()[..], &[kind], &run.to_le_bytes(), payload].concat()
         };
         let workers = [1, 2].map(|id| ScriptWorker::new(id, &"a".into(), None));
-        let places = workers.each_ref().map(|worker| worker.acquire_slot().expect("a live worker"));
-        assert_eq!(places[0].run, places[1].run);
+        let slots = workers.each_ref().map(|worker| worker.acquire_slot().expect("a live worker"));
+        assert_eq!(slots[0].run, slots[1].run);
         let of_other = frame(64, 0, &[2, 0, 0, 0, 4, 0, 0, 0, b'n', b'o', b'd', b'e']);
         let (mut ours, mut stream) = UnixStream::pair().unwrap();
-        let (ready, pong) = (frame(65, 7, &[]), frame(74, places[0].run, &[]));
+        let (ready, pong) = (frame(65, 7, &[]), frame(74, slots[0].run, &[]));
         let frames = [of_other.clone(), of_other.clone(), ready, of_other, pong];
         ours.write_all(&frames.concat()).await.unwrap();
         drop(ours);
@@ -294,9 +294,9 @@ mod tests {
         );
         assert_eq!(workers[1].activity.load(Relaxed), 0);
         let mut context = Context::from_waker(Waker::noop());
-        let mut next = |place: &WorkerSlot| place.poll_event(&mut context);
-        assert!(matches!(next(&places[0]), Poll::Ready(RunEvent::Message(WorkerMessage::Pong))));
-        assert!(places.iter().all(|place| next(place).is_pending()));
+        let mut next = |slot: &WorkerSlot| slot.poll_event(&mut context);
+        assert!(matches!(next(&slots[0]), Poll::Ready(RunEvent::Message(WorkerMessage::Pong))));
+        assert!(slots.iter().all(|worker_slot| next(worker_slot).is_pending()));
     }
 
     #[tokio::test]
@@ -305,10 +305,10 @@ mod tests {
         const COUNT: usize = 3 * MAX_BACKLOG / PAYLOAD;
         let (mut ours, stream) = UnixStream::pair().unwrap();
         let worker = ScriptWorker::new(1, &"a".into(), None);
-        let place = worker.acquire_slot().expect("a live worker");
+        let slot = worker.acquire_slot().expect("a live worker");
         let mut frame = u32::try_from(5 + PAYLOAD).unwrap().to_le_bytes().to_vec();
         frame.push(69);
-        frame.extend(place.run.to_le_bytes());
+        frame.extend(slot.run.to_le_bytes());
         frame.resize(frame.len() + PAYLOAD, 0);
         let sending = tokio::spawn(async move {
             for _ in 0..COUNT {
@@ -331,7 +331,7 @@ mod tests {
             assert!(link.poll(context).is_pending(), "the connection is open");
             assert!(worker.backlog.load(Relaxed) <= MAX_BACKLOG + 2 * PAYLOAD, "{taken} frames were taken");
             if worker.has_backlog() || taken + worker.backlog.load(Relaxed) / PAYLOAD == COUNT {
-                while let Poll::Ready(event) = place.poll_event(context) {
+                while let Poll::Ready(event) = slot.poll_event(context) {
                     assert!(matches!(event, RunEvent::Message(WorkerMessage::Long(_))));
                     taken += 1;
                 }

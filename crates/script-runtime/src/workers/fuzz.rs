@@ -40,10 +40,10 @@ fn split_at_cuts<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
 }
 
 /// Returns all messages that a run has received.
-async fn drain_events(place: &WorkerSlot) -> Vec<WorkerMessage> {
+async fn drain_events(slot: &WorkerSlot) -> Vec<WorkerMessage> {
     let mut events = Vec::new();
     poll_fn(|context| {
-        while let Poll::Ready(event) = place.poll_event(context) {
+        while let Poll::Ready(event) = slot.poll_event(context) {
             if let RunEvent::Message(from) = event {
                 events.push(from);
             }
@@ -90,7 +90,7 @@ fn arbitrary_frames_reach_their_runs_in_order_or_end_the_connection() {
         frames.iter().for_each(|(_, from)| process_frame(from));
         runtime.block_on(async {
             let worker = ScriptWorker::new(1, &"a".into(), None);
-            let places = [(); 2].map(|()| worker.acquire_slot().expect("a live worker"));
+            let slots = [(); 2].map(|()| worker.acquire_slot().expect("a live worker"));
             let (mut ours, stream) = UnixStream::pair().unwrap();
             let (news, mut told) = mpsc::unbounded_channel();
             let (reader, writing) = (FrameReader::default(), OutgoingBytes::default());
@@ -109,11 +109,11 @@ fn arbitrary_frames_reach_their_runs_in_order_or_end_the_connection() {
             }
             drop(ours);
             let _ = serving.await.expect("no panic");
-            for place in &places {
+            for slot in &slots {
                 let until_loss = frames.iter().take_while(|(_, from)| !ends_worker(from));
-                let of_run = until_loss.filter(|(run, from)| *run == place.run && !is_worker_event(from));
+                let of_run = until_loss.filter(|(run, from)| *run == slot.run && !is_worker_event(from));
                 let expected: Vec<WorkerMessage> = of_run.map(|(_, from)| from.clone()).collect();
-                assert_eq!(drain_events(place).await, expected);
+                assert_eq!(drain_events(slot).await, expected);
             }
             while let Ok((_, news)) = told.try_recv() {
                 assert!(matches!(news, WorkerEvent::Loaded | WorkerEvent::Damaged { .. }), "{news:?}");

@@ -107,11 +107,11 @@ impl LaunchCommand {
     /// Starts a worker.
     pub(super) fn spawn(
         &self,
-        places: &WorkerFolders<'_>,
+        folders: &WorkerFolders<'_>,
         sockets: WorkerSockets,
         id: u32,
     ) -> io::Result<Child> {
-        let WorkerFolders { code, home, folder } = places;
+        let WorkerFolders { code, home, folder } = folders;
         let numbers = [sockets.main.as_raw_fd(), sockets.watchdog.as_raw_fd()].map(|fd| fd.to_string());
         let mut command = match &self.launcher {
             Some(launcher) => {

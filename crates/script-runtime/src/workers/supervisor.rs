@@ -182,10 +182,10 @@ fn check_workers(
     }
     let solos = pool.lock_state().dedicated.clone();
     for worker in &solos {
-        let seen = seen.entry(worker.id).or_default();
-        check_worker(pool, worker, seen);
-        seen.idle_checks = if worker.load().1 == 0 { seen.idle_checks + 1 } else { 0 };
-        if seen.idle_checks > IDLE_CHECKS {
+        let observation = seen.entry(worker.id).or_default();
+        check_worker(pool, worker, observation);
+        observation.idle_checks = if worker.load().1 == 0 { observation.idle_checks + 1 } else { 0 };
+        if observation.idle_checks > IDLE_CHECKS {
             worker.mark_lost(WorkerLoss::new("it is no longer needed"));
         }
     }
@@ -205,19 +205,19 @@ fn check_workers(
 
 /// Checks a worker and returns its CPU utilisation; ends it if it is too large or has not responded for too
 /// long.
-fn check_worker(pool: &WorkerPool, worker: &Arc<ScriptWorker>, seen: &mut WorkerObservation) -> f64 {
+fn check_worker(pool: &WorkerPool, worker: &Arc<ScriptWorker>, observation: &mut WorkerObservation) -> f64 {
     let Some(pid) = worker.pid() else { return 0.0 };
     if process::resident_memory(pid).is_some_and(|memory| memory > pool.size.memory * 2 + (256 << 20)) {
         worker.mark_lost(WorkerLoss::new("its memory was far above the heap limit `scripts.memory`"));
     }
     // Without CPU times from the system, only responses count.
-    let cpu = process::cpu_time(pid).unwrap_or(seen.cpu);
-    let used = seen.record_check(cpu, worker.activity.load(Relaxed));
-    if let Some(loss) = seen.unresponsive_loss(&pool.size) {
+    let cpu = process::cpu_time(pid).unwrap_or(observation.cpu);
+    let used = observation.record_check(cpu, worker.activity.load(Relaxed));
+    if let Some(loss) = observation.unresponsive_loss(&pool.size) {
         worker.mark_lost(loss);
-    } else if !seen.is_ping_pending && worker.load().0 > 0 {
+    } else if !observation.is_ping_pending && worker.load().0 > 0 {
         worker.send_frames(|out| out.put_ping(0));
-        seen.is_ping_pending = true;
+        observation.is_ping_pending = true;
     }
     used.as_secs_f64() / CHECK_INTERVAL.as_secs_f64()
 }
@@ -341,8 +341,8 @@ fn start_process(pool: &WorkerPool, worker: &Arc<ScriptWorker>) -> io::Result<St
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&main, SEND_BUFFER); // Optional.
     let sockets =
         WorkerSockets { main: its_main.into_std()?.into(), watchdog: its_watchdog.into_std()?.into() };
-    let places = WorkerFolders { code: &pool.host.code_folder(), home: home.path(), folder: &pool.folder };
-    let mut child = launch.spawn(&places, sockets, worker.id)?;
+    let folders = WorkerFolders { code: &pool.host.code_folder(), home: home.path(), folder: &pool.folder };
+    let mut child = launch.spawn(&folders, sockets, worker.id)?;
     worker.set_pid(child.id());
     let told = process::log_output(worker, &mut child);
     Ok(StartedWorker {
@@ -392,11 +392,11 @@ mod tests {
     /// Returns the number of checks until a worker is ended and its culprit: the worker was pinged at the
     /// first check, uses this CPU time in each, and has sent this number of messages.
     fn checks_until_end(used: Duration, says: impl Fn(u32) -> u64) -> Option<(u32, Option<u32>)> {
-        let mut seen = WorkerObservation { is_ping_pending: true, ..WorkerObservation::default() };
+        let mut observation = WorkerObservation { is_ping_pending: true, ..WorkerObservation::default() };
         (1..1000).find_map(|look| {
-            seen.record_check(used * look, says(look));
-            let loss = seen.unresponsive_loss(&SIZE);
-            seen.is_ping_pending = true;
+            observation.record_check(used * look, says(look));
+            let loss = observation.unresponsive_loss(&SIZE);
+            observation.is_ping_pending = true;
             loss.map(|loss| (look, loss.culprit))
         })
     }
@@ -435,10 +435,10 @@ mod tests {
 
     #[test]
     fn a_worker_without_a_pending_ping_may_be_silent() {
-        let mut seen = WorkerObservation::default();
+        let mut observation = WorkerObservation::default();
         for look in 1..1000 {
-            seen.record_check(CHECK_INTERVAL * look, 0);
-            assert!(seen.unresponsive_loss(&SIZE).is_none(), "{look}");
+            observation.record_check(CHECK_INTERVAL * look, 0);
+            assert!(observation.unresponsive_loss(&SIZE).is_none(), "{look}");
         }
     }
 }

@@ -45,10 +45,10 @@ impl WaitSites {
     pub(crate) fn from_code(
         code: &CodeText<'_, '_>,
         names: &ScriptSymbols,
-        found: &mut Vec<Diagnostic>,
+        diagnostics: &mut Vec<Diagnostic>,
     ) -> Self {
         let mut calls = Self::default();
-        calls.find_resources(code, names, found);
+        calls.find_resources(code, names, diagnostics);
         calls.find_declarations(code, names);
         for node in code.semantic.nodes().iter() {
             let awaits = match node.kind() {
@@ -60,8 +60,8 @@ impl WaitSites {
                 calls.waits.insert(node.id(), WaitOperation::Await);
             }
         }
-        calls.propagate_waits(code, found);
-        calls.mark_run_receivers(code, names, found);
+        calls.propagate_waits(code, diagnostics);
+        calls.mark_run_receivers(code, names, diagnostics);
         calls
     }
 
@@ -83,7 +83,7 @@ impl WaitSites {
         &mut self,
         code: &CodeText<'_, '_>,
         names: &ScriptSymbols,
-        found: &mut Vec<Diagnostic>,
+        diagnostics: &mut Vec<Diagnostic>,
     ) {
         for (symbol, _) in names.symbol_meanings.iter() {
             let Some(external) = names.external(*symbol) else { continue };
@@ -93,7 +93,7 @@ impl WaitSites {
                         self.waits
                             .insert(call, WaitOperation::Resource { external, symbol: *symbol, method });
                     }
-                    Err(said) => found.push(said(code.name(*symbol))),
+                    Err(said) => diagnostics.push(said(code.name(*symbol))),
                 }
             }
         }
@@ -108,14 +108,14 @@ impl WaitSites {
     }
 
     /// Propagates waits outwards: a function that waits becomes asynchronous, and so do its callers.
-    fn propagate_waits(&mut self, code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
+    fn propagate_waits(&mut self, code: &CodeText<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
         let mut next: Vec<(NodeId, WaitOperation)> =
             self.waits.iter().map(|(node, wait)| (*node, *wait)).collect();
         next.retain(|(_, wait)| *wait != WaitOperation::Await);
         while let Some((node, _)) = next.pop() {
             let function = code.enclosing_function(node);
-            if let Some(said) = check_wait_allowed(code, node, function) {
-                found.push(said);
+            if let Some(diagnostic) = check_wait_allowed(code, node, function) {
+                diagnostics.push(diagnostic);
                 continue;
             }
             let routine = &code.functions[function];
@@ -132,7 +132,7 @@ impl WaitSites {
             for name in code.name_references(function) {
                 match call_by_name(code, name) {
                     Some(call) => next.push((call, WaitOperation::Function(function))),
-                    None => found.push(function_value_error(code, name)),
+                    None => diagnostics.push(function_value_error(code, name)),
                 }
             }
             next.iter().for_each(|(node, wait)| {
@@ -147,7 +147,7 @@ impl WaitSites {
         &mut self,
         code: &CodeText<'_, '_>,
         names: &ScriptSymbols,
-        found: &mut Vec<Diagnostic>,
+        diagnostics: &mut Vec<Diagnostic>,
     ) {
         // Captured state is a plain value.
         let is_live = |node: &NodeId, cell: &CellSymbol| {
@@ -171,7 +171,7 @@ impl WaitSites {
                 let is_told = self.waits.contains_key(&node)
                     || call_by_name(code, node).is_some_and(|call| self.waits.contains_key(&call));
                 if !is_told {
-                    found.push(unknown_caller_error(code, node));
+                    diagnostics.push(unknown_caller_error(code, node));
                 }
                 continue;
             };

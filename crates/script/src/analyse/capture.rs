@@ -144,10 +144,10 @@ fn is_copied(code: &CodeText<'_, '_>, symbol: SymbolId, declaration: NodeId) -> 
 }
 
 /// Checks rule 9: variables that a nested resource cannot capture, and captured variables that it changes.
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    check_requests(analysis, found);
-    check_blocks(analysis, found);
-    check_names(analysis, found);
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
+    check_requests(analysis, diagnostics);
+    check_blocks(analysis, diagnostics);
+    check_names(analysis, diagnostics);
     let ScriptAnalysis { code, names, flow, .. } = analysis;
     for resource in &names.resources {
         let Some(function) = code.construct_function(resource.constructs[0]) else { continue };
@@ -164,7 +164,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnosti
                     _ => continue,
                 };
                 let name = code.name(*symbol);
-                found.push(Diagnostic::in_text(
+                diagnostics.push(Diagnostic::in_text(
                     DiagnosticCode::CapturedUse,
                     code.node_range(*at),
                     format!("this function uses {what}, but a nested resource only has a copy of it"),
@@ -176,7 +176,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnosti
         for symbol in resource.captures.values.keys() {
             if names.symbol_meaning(*symbol) == Some(SymbolMeaning::Response) {
                 let place = code.node_range(resource.captures.values[symbol]);
-                found.push(Diagnostic::in_text(
+                diagnostics.push(Diagnostic::in_text(
                     DiagnosticCode::CapturedUse,
                     place,
                     "the response of the enclosing handler no longer exists when this runs",
@@ -188,7 +188,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnosti
                 flow.changes.iter().filter(|it| it.symbol == *symbol && code.is_inside(it.node, node))
             {
                 let name = code.name(*symbol);
-                found.push(
+                diagnostics.push(
                     Diagnostic::in_text(
                         DiagnosticCode::Captured,
                         code.node_range(change.node),
@@ -205,7 +205,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnosti
 
 /// Rejects functions of a nested block that use the enclosing handler's request, because the block's handlers
 /// have their own.
-fn check_requests(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn check_requests(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for declaration in &names.capturing_declarations {
         for node in code.subtree_nodes(*declaration) {
@@ -213,7 +213,7 @@ fn check_requests(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>
             if thing != Some(SymbolMeaning::Query) || code.reference(node).is_none() {
                 continue;
             }
-            found.push(Diagnostic::in_text(
+            diagnostics.push(Diagnostic::in_text(
                 DiagnosticCode::CapturedUse,
                 code.node_range(node),
                 "this function uses the request of the enclosing handler, but a nested resource only has a copy of it",
@@ -225,7 +225,7 @@ fn check_requests(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>
 }
 
 /// Rejects captured variables in the rest of a nested block, which runs once, before any request.
-fn check_blocks(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn check_blocks(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for node in code.semantic.nodes().iter().map(AstNode::id) {
         let Some(symbol) = code.symbol(node).filter(|_| code.reference(node).is_some()) else { continue };
@@ -242,7 +242,7 @@ fn check_blocks(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) 
             continue;
         }
         let name = code.name(symbol);
-        found.push(Diagnostic::in_text(
+        diagnostics.push(Diagnostic::in_text(
             DiagnosticCode::CapturedUse,
             code.node_range(node),
             format!("`{name}` is used in the block of a nested resource, outside of its handlers"),
@@ -254,7 +254,7 @@ fn check_blocks(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) 
 
 /// Rejects captured variables that are shadowed by another variable, because values are captured and looked
 /// up by name.
-fn check_names(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn check_names(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for resource in names.resources.iter().filter(|resource| resource.parent.is_some()) {
         let CapturedVariables { values, copies } = &resource.captures;
@@ -263,7 +263,7 @@ fn check_names(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
             let copied = || copies.values().filter_map(|node| code.symbol(*node));
             let hiding = shadowing_variable(code, *value, statement)
                 .or_else(|| copied().find(|copy| is_shadowed_by_copy(code, *copy, *value)));
-            found.extend(hiding.map(|other| shadowed_capture_error(code, *value, *at, other)));
+            diagnostics.extend(hiding.map(|other| shadowed_capture_error(code, *value, *at, other)));
         }
     }
     // A handler's body is in a block after the copies, and a block does not limit the scope of a `var`.
@@ -280,7 +280,7 @@ fn check_names(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
         for (value, at) in values {
             let hiding =
                 own_variables(code, handler.function).find(|own| code.name(*own) == code.name(value));
-            found.extend(hiding.map(|other| shadowed_capture_error(code, value, at, other)));
+            diagnostics.extend(hiding.map(|other| shadowed_capture_error(code, value, at, other)));
         }
     }
 }

@@ -203,7 +203,11 @@ fn find_group_head(heads: &[usize], mut cell: usize) -> usize {
 }
 
 /// Checks rule 1: state of a service that is used under several paths.
-pub(crate) fn check_paths(analysis: &ScriptAnalysis<'_, '_>, strict: bool, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check_paths(
+    analysis: &ScriptAnalysis<'_, '_>,
+    strict: bool,
+    diagnostics: &mut Vec<Diagnostic>,
+) {
     let ScriptAnalysis { code, names, handlers, .. } = analysis;
     for (cell, it) in names.cells.iter().enumerate().filter(|(_, it)| it.scope == CellScope::Service) {
         let users =
@@ -212,7 +216,7 @@ pub(crate) fn check_paths(analysis: &ScriptAnalysis<'_, '_>, strict: bool, found
         if resources.len() < 2 {
             continue;
         }
-        let mut said = Diagnostic::in_text(
+        let mut diagnostic = Diagnostic::in_text(
             DiagnosticCode::StatePaths,
             it.place.clone(),
             format!("the state `{}` is shared between different paths", it.name),
@@ -223,8 +227,9 @@ pub(crate) fn check_paths(analysis: &ScriptAnalysis<'_, '_>, strict: bool, found
         for resource in resources {
             let path = code.construct(names.resources[resource].constructs[0]);
             let head = path.body.as_ref().map_or(path.span.end, |body| body.start);
-            said = said.with_label(path.span.start..head.min(path.span.end), "used under this path");
+            diagnostic =
+                diagnostic.with_label(path.span.start..head.min(path.span.end), "used under this path");
         }
-        found.push(if strict { said } else { said.as_warning() });
+        diagnostics.push(if strict { diagnostic } else { diagnostic.as_warning() });
     }
 }

@@ -41,8 +41,8 @@ pub(crate) fn early_commit_statement(
     let waits = |statements: &[NodeId]| {
         statements.iter().any(|statement| !calls.waits_within(code, *statement).is_empty())
     };
-    let (earlier, later) = statements.split_at(last + 1);
-    (!waits(earlier) && waits(later)).then(|| statements[last])
+    let (earlier, ids) = statements.split_at(last + 1);
+    (!waits(earlier) && waits(ids)).then(|| statements[last])
 }
 
 /// Returns the places of a handler that can change state, or `None` if they are unknown because the code may
@@ -96,14 +96,14 @@ fn execution_places(
     handler: FunctionId,
     mut next: Vec<NodeId>,
 ) -> Option<Vec<NodeId>> {
-    let (mut places, mut seen) = (Vec::new(), BTreeSet::new());
+    let (mut ids, mut seen) = (Vec::new(), BTreeSet::new());
     while let Some(node) = next.pop() {
         if may_run_later(code, node) {
             return None;
         }
         let home = code.owning_function(node);
         if home == handler || code.functions[home].role != FunctionRole::Plain {
-            places.push(node);
+            ids.push(node);
         } else if seen.insert(home) {
             for name in code.name_references(home) {
                 call_by_name(code, name)?;
@@ -111,7 +111,7 @@ fn execution_places(
             }
         }
     }
-    Some(places)
+    Some(ids)
 }
 
 /// Returns the places of a handler that call functions which change state, directly or indirectly. Returns
@@ -129,7 +129,7 @@ fn writer_call_sites(
             mentions.entry(*used).or_default().push((*user, *node));
         }
     }
-    let (mut places, mut seen) = (Vec::new(), BTreeSet::new());
+    let (mut ids, mut seen) = (Vec::new(), BTreeSet::new());
     let mut next: Vec<FunctionId> = writers.into_iter().collect();
     while let Some(writer) = next.pop() {
         if !seen.insert(writer) {
@@ -140,11 +140,11 @@ fn writer_call_sites(
             if may_run_later(code, *node) {
                 return None;
             }
-            places.extend((*user == handler).then_some(*node));
+            ids.extend((*user == handler).then_some(*node));
             next.push(*user);
         }
     }
-    Some(places)
+    Some(ids)
 }
 
 /// Returns the places where a handler may change the contents of its state through a local variable.
@@ -175,7 +175,7 @@ fn shared_variable_changes(
 }
 
 /// Warns about a resource that captures state before the state has been committed.
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, state_accesses: touched, calls, handlers, .. } = analysis;
     for (node, wait) in &calls.waits {
         let WaitOperation::Declare(resource) = wait else { continue };
@@ -190,12 +190,12 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnosti
         let Some((read, write)) = here.find_map(|read| Some((read, written(read.cell)?))) else { continue };
         let cell = &names.cells[read.cell];
         let construct = &names.resources[*resource].constructs[0];
-        let place = code.construct(*construct);
-        let head = place.body.as_ref().map_or(place.span.end, |body| body.start);
-        found.push(
+        let syntax_construct = code.construct(*construct);
+        let head = syntax_construct.body.as_ref().map_or(syntax_construct.span.end, |body| body.start);
+        diagnostics.push(
             Diagnostic::in_text(
                 DiagnosticCode::DeclareEarly,
-                place.span.start..head,
+                syntax_construct.span.start..head,
                 format!("a resource is declared with `{}` before its value is committed", cell.name),
                 "this takes effect here, whatever the handler does later",
                 "change state first, then call and declare: with no resource call before the last change, it is committed early",

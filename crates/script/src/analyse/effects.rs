@@ -49,9 +49,10 @@ pub(crate) struct CodeEffects {
 
 impl CodeEffects {
     /// Returns the location that forces `later` to wait for this code, if there is one.
-    pub(crate) fn conflict(&self, later: &Self) -> Option<EffectLocation> {
-        let mut both = self.writes.iter().filter(|it| later.reads.contains(it) || later.writes.contains(it));
-        both.next().or_else(|| self.reads.iter().find(|it| later.writes.contains(it))).copied()
+    pub(crate) fn conflict(&self, effects: &Self) -> Option<EffectLocation> {
+        let mut both =
+            self.writes.iter().filter(|it| effects.reads.contains(it) || effects.writes.contains(it));
+        both.next().or_else(|| self.reads.iter().find(|it| effects.writes.contains(it))).copied()
     }
 
     /// Adds the effects of other code. Returns whether that changed anything.

@@ -228,10 +228,10 @@ impl DataFlow {
         }
         let Some(function) = identifier_function(code, callee) else { return };
         for (index, argument) in call.arguments.iter().enumerate() {
-            let given = argument_expression(argument)
+            let variables = argument_expression(argument)
                 .map(|argument| root_variables(code, argument))
                 .unwrap_or_default();
-            self.passed_arguments.extend(given.into_iter().map(|root| (function, index, root, node)));
+            self.passed_arguments.extend(variables.into_iter().map(|root| (function, index, root, node)));
         }
     }
 

@@ -346,14 +346,14 @@ impl<'a> InlinePlanBuilder<'_, '_, 'a> {
     }
 
     /// Adds a step that uses the values of the steps `uses`.
-    fn add_step(&mut self, uses: impl IntoIterator<Item = usize>, what: InlineOperation) -> usize {
+    fn add_step(&mut self, uses: impl IntoIterator<Item = usize>, operation: InlineOperation) -> usize {
         let mut after = self.next_dependencies.clone();
         if self.in_par {
             after.extend(uses);
             after.sort_unstable();
             after.dedup();
         }
-        self.steps.push(InlineStep { after, what });
+        self.steps.push(InlineStep { after, what: operation });
         let step = self.steps.len() - 1;
         if !self.in_par {
             self.next_dependencies = vec![step];

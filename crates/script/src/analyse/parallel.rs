@@ -97,19 +97,19 @@ impl ParPlan {
 
 /// Cuts before and after units that leave the block or declare a resource.
 fn split_into_segments(units: Vec<ParUnit>) -> Vec<ParSegment> {
-    let (mut segments, mut open) = (Vec::new(), Vec::new());
+    let (mut segments, mut par_units) = (Vec::new(), Vec::new());
     for unit in units {
         let is_full = unit.effects.full_barrier;
-        if is_full && !open.is_empty() {
-            segments.push(ParSegment::from_units(std::mem::take(&mut open)));
+        if is_full && !par_units.is_empty() {
+            segments.push(ParSegment::from_units(std::mem::take(&mut par_units)));
         }
-        open.push(unit);
+        par_units.push(unit);
         if is_full {
-            segments.push(ParSegment::from_units(std::mem::take(&mut open)));
+            segments.push(ParSegment::from_units(std::mem::take(&mut par_units)));
         }
     }
-    if !open.is_empty() {
-        segments.push(ParSegment::from_units(open));
+    if !par_units.is_empty() {
+        segments.push(ParSegment::from_units(par_units));
     }
     segments
 }

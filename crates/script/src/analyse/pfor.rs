@@ -32,7 +32,7 @@ pub(crate) fn loop_body(code: &CodeText<'_, '_>, construct: ConstructId) -> Opti
 pub(crate) fn check(
     analysis: &ScriptAnalysis<'_, '_>,
     observer: &EffectAnalyzer<'_, '_, '_>,
-    found: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) {
     let code = &analysis.code;
     let constructs = code.parsed.syntax.constructs.iter().enumerate();
@@ -46,9 +46,9 @@ pub(crate) fn check(
         }
         let checked =
             PforIteration { analysis, body, bodies: &bodies, index: name.symbol, head: construct.span.start };
-        checked.check_jumps(found);
-        checked.check_responds(found);
-        checked.check_changes(observer, found);
+        checked.check_jumps(diagnostics);
+        checked.check_responds(diagnostics);
+        checked.check_changes(observer, diagnostics);
     }
 }
 
@@ -70,7 +70,7 @@ impl PforIteration<'_, '_, '_> {
         &self.analysis.code
     }
 
-    fn check_jumps(&self, found: &mut Vec<Diagnostic>) {
+    fn check_jumps(&self, diagnostics: &mut Vec<Diagnostic>) {
         let code = self.code();
         for node in code.subtree_nodes(self.body) {
             if code.enclosing_function(node) != code.enclosing_function(self.body) {
@@ -96,7 +96,7 @@ impl PforIteration<'_, '_, '_> {
                 "this would leave the loop",
                 help,
             );
-            found.push(error.with_label(self.head..self.head + 4, "of this loop"));
+            diagnostics.push(error.with_label(self.head..self.head + 4, "of this loop"));
         }
     }
 
@@ -104,13 +104,13 @@ impl PforIteration<'_, '_, '_> {
     fn continues_outside(&self, node: NodeId) -> bool {
         let code = self.code();
         let Some(target) = jump_target(code, node) else { return true };
-        let own = code.parent(self.body);
+        let node_id = code.parent(self.body);
         let is_label =
-            matches!(code.kind(target), AstKind::LabeledStatement(_)) && code.parent(own) == target;
-        !(code.is_inside(target, self.body) || target == own || is_label)
+            matches!(code.kind(target), AstKind::LabeledStatement(_)) && code.parent(node_id) == target;
+        !(code.is_inside(target, self.body) || target == node_id || is_label)
     }
 
-    fn check_responds(&self, found: &mut Vec<Diagnostic>) {
+    fn check_responds(&self, diagnostics: &mut Vec<Diagnostic>) {
         let code = self.code();
         for node in code.subtree_nodes(self.body) {
             let Some(id) = code.construct_at(node) else { continue };
@@ -129,11 +129,11 @@ impl PforIteration<'_, '_, '_> {
                 "every iteration responds",
                 help,
             );
-            found.push(error.with_label(self.head..self.head + 4, "of this loop"));
+            diagnostics.push(error.with_label(self.head..self.head + 4, "of this loop"));
         }
     }
 
-    fn check_changes(&self, observer: &EffectAnalyzer<'_, '_, '_>, found: &mut Vec<Diagnostic>) {
+    fn check_changes(&self, observer: &EffectAnalyzer<'_, '_, '_>, diagnostics: &mut Vec<Diagnostic>) {
         let code = self.code();
         let (mut told, mut looked_at) = (BTreeSet::new(), BTreeSet::new());
         for change in self.analysis.flow.changes_in(code, self.body) {
@@ -148,7 +148,7 @@ impl PforIteration<'_, '_, '_> {
                 }
                 if let Some(other) = self.find_other_use(observer, change.symbol) {
                     told.insert(change.symbol);
-                    found.push(self.dependence_error(
+                    diagnostics.push(self.dependence_error(
                         change.symbol,
                         other,
                         "an iteration reads a value that another one sets",
@@ -157,7 +157,7 @@ impl PforIteration<'_, '_, '_> {
                 continue;
             }
             told.insert(change.symbol);
-            found.push(self.dependence_error(change.symbol, change.node, "each iteration changes it"));
+            diagnostics.push(self.dependence_error(change.symbol, change.node, "each iteration changes it"));
         }
         // Functions of the file that change variables of the handler or of the file.
         for node in code
@@ -173,7 +173,7 @@ impl PforIteration<'_, '_, '_> {
                     continue;
                 };
                 if !self.is_iteration_local(symbol) && told.insert(symbol) {
-                    found.push(self.dependence_error(
+                    diagnostics.push(self.dependence_error(
                         symbol,
                         node,
                         "this function changes it in each iteration",
@@ -181,14 +181,14 @@ impl PforIteration<'_, '_, '_> {
                 }
             }
         }
-        for declared in
+        for node_id in
             code.subtree_nodes(self.body).filter(|it| matches!(code.kind(*it), AstKind::BindingIdentifier(_)))
         {
-            let Some(symbol) = code.symbol(declared) else { continue };
+            let Some(symbol) = code.symbol(node_id) else { continue };
             let outside = self.find_outside_use(symbol);
             if let Some(outside) = outside.filter(|_| told.insert(symbol)) {
-                let error = self.dependence_error(symbol, declared, "each iteration has its own");
-                found.push(error.with_label(code.node_range(outside), "used outside of the loop"));
+                let error = self.dependence_error(symbol, node_id, "each iteration has its own");
+                diagnostics.push(error.with_label(code.node_range(outside), "used outside of the loop"));
             }
         }
     }

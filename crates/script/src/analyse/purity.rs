@@ -17,7 +17,7 @@ use crate::syntax::{ConstructId, ConstructKind};
 /// The directive of a file, service or handler that allows its GET handlers to make unsafe calls.
 const ALLOW_UNSAFE_DIRECTIVE: &str = "allow unsafe calls in GET";
 
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let mut told = BTreeSet::new();
     let allowing = find_allowing_functions(&analysis.code);
     for handler in &analysis.names.handlers {
@@ -30,9 +30,9 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnosti
                 function: handler.function,
                 method,
             };
-            safe.check_declarations(found);
-            safe.check_changes(&mut told, found);
-            safe.check_calls(&mut told, found);
+            safe.check_declarations(diagnostics);
+            safe.check_changes(&mut told, diagnostics);
+            safe.check_calls(&mut told, diagnostics);
         }
     }
 }
@@ -50,7 +50,7 @@ impl PurityAnalysis<'_, '_, '_> {
         &self.analysis.code
     }
 
-    fn check_declarations(&self, found: &mut Vec<Diagnostic>) {
+    fn check_declarations(&self, diagnostics: &mut Vec<Diagnostic>) {
         let code = self.code();
         for (id, construct) in code.parsed.syntax.nested_constructs(self.construct) {
             if code.enclosing_handler(code.statements[id]) != Some(self.construct) {
@@ -77,7 +77,7 @@ impl PurityAnalysis<'_, '_, '_> {
                 ),
                 _ => continue,
             };
-            found.push(error);
+            diagnostics.push(error);
         }
     }
 
@@ -95,7 +95,11 @@ impl PurityAnalysis<'_, '_, '_> {
         all
     }
 
-    fn check_changes(&self, told: &mut BTreeSet<(NodeId, DiagnosticCode)>, found: &mut Vec<Diagnostic>) {
+    fn check_changes(
+        &self,
+        told: &mut BTreeSet<(NodeId, DiagnosticCode)>,
+        diagnostics: &mut Vec<Diagnostic>,
+    ) {
         let code = self.code();
         for (function, from) in self.reached_functions() {
             for change in self
@@ -120,7 +124,7 @@ impl PurityAnalysis<'_, '_, '_> {
                     "change state in a PUT, POST, PATCH or DELETE handler; to sort or cut a list for an answer, copy it \
                      before, as in `list.slice()`",
                 );
-                found.push(
+                diagnostics.push(
                     self.add_context_labels(error, from)
                         .with_label(self.analysis.names.cells[cell].place.clone(), "declared here"),
                 );

@@ -108,7 +108,7 @@ fn read_members(code: &CodeText<'_, '_>, name: NodeId) -> Option<Vec<String>> {
 }
 
 /// Checks for `s += query.count` where `s` is initialised with a number.
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     let numbers: BTreeMap<_, _> = names
         .cells
@@ -129,7 +129,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnosti
         }
         let place = code.source_range(assignment.right.span());
         let text = code.source_text(place.clone());
-        found.push(
+        diagnostics.push(
             Diagnostic::in_text(
                 DiagnosticCode::QueryText,
                 place,

@@ -316,7 +316,7 @@ impl<'c, 'p, 'a> UsageAnalysis<'c, 'p, 'a> {
         if !operator.is_assign() && !operator.is_logical() {
             return ValueUsage::Read;
         }
-        let kept = match &assignment.left {
+        let usage = match &assignment.left {
             AssignmentTarget::AssignmentTargetIdentifier(name) => {
                 let reference = name.reference_id.get();
                 let symbol =
@@ -325,7 +325,7 @@ impl<'c, 'p, 'a> UsageAnalysis<'c, 'p, 'a> {
             }
             _ => self.stored_usage(),
         };
-        kept.max(self.value_usage(node))
+        usage.max(self.value_usage(node))
     }
 
     fn pattern_usage(&mut self, pattern: &BindingPattern<'_>) -> ValueUsage {
@@ -400,9 +400,9 @@ impl<'c, 'p, 'a> UsageAnalysis<'c, 'p, 'a> {
             "map" | "flatMap" => self.value_usage(node),
             // The next call of the callback receives the result.
             "reduce" | "reduceRight" => {
-                let again = callback_argument(call, method)
+                let usage = callback_argument(call, method)
                     .map_or(ValueUsage::Read, |callback| self.callback_usage(callback));
-                again.max(self.value_usage(node))
+                usage.max(self.value_usage(node))
             }
             // The result is converted to a text, boolean or number, or discarded.
             _ if method.starts_with("replace") || CALLBACK_METHODS.contains(&method) => ValueUsage::Read,

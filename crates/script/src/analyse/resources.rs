@@ -6,14 +6,14 @@ use super::ScriptAnalysis;
 use crate::diagnostic::DiagnosticCode;
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for resource in names.resources.iter().filter(|resource| resource.parent.is_none()) {
         for id in
             resource.constructs.iter().filter(|id| code.enclosing_handler(code.statements[**id]).is_some())
         {
             let ConstructKind::Res { path, .. } = &code.construct(*id).kind else { continue };
-            found.push(
+            diagnostics.push(
                 Diagnostic::in_text(
                     DiagnosticCode::Hoisted,
                     path.clone(),

@@ -13,18 +13,18 @@ use crate::diagnostic::DiagnosticCode;
 use crate::program::CellScope;
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
-    check_statements(&analysis.code, found);
-    check_modules(&analysis.code, found);
-    check_reserved_names(&analysis.code, found);
-    check_shared_variables(analysis, found);
-    check_resource_paths(analysis, found);
-    check_cells(analysis, found);
-    check_request_calls(analysis, found);
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
+    check_statements(&analysis.code, diagnostics);
+    check_modules(&analysis.code, diagnostics);
+    check_reserved_names(&analysis.code, diagnostics);
+    check_shared_variables(analysis, diagnostics);
+    check_resource_paths(analysis, diagnostics);
+    check_cells(analysis, diagnostics);
+    check_request_calls(analysis, diagnostics);
 }
 
 /// Checks that the top level of a file has only constants, functions and services.
-fn check_statements(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn check_statements(code: &CodeText<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     for statement in child_statements(code, NodeId::ROOT) {
         let is_fine = matches!(
             code.kind(statement),
@@ -37,7 +37,7 @@ fn check_statements(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
         if is_fine || is_module || code.construct_at(statement).is_some() {
             continue;
         }
-        found.push(Diagnostic::in_text(
+        diagnostics.push(Diagnostic::in_text(
             DiagnosticCode::TopLevel,
             code.node_range(statement),
             "only constants and functions are allowed outside of services",
@@ -47,7 +47,7 @@ fn check_statements(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn check_modules(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn check_modules(code: &CodeText<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     for node in code.semantic.nodes().iter() {
         let (what, help) = match node.kind() {
             AstKind::ImportMeta(_) => {
@@ -62,7 +62,7 @@ fn check_modules(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
             }
             _ => continue,
         };
-        found.push(Diagnostic::in_text(
+        diagnostics.push(Diagnostic::in_text(
             DiagnosticCode::Module,
             code.node_range(node.id()),
             what,
@@ -73,7 +73,7 @@ fn check_modules(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Rejects names that the emitted code uses, such as `$r`.
-fn check_reserved_names(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn check_reserved_names(code: &CodeText<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let is_ours = |name: &str| {
         let rest = name.strip_prefix('$');
         rest.is_some_and(|rest| {
@@ -87,7 +87,7 @@ fn check_reserved_names(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
             _ => continue,
         };
         if is_ours(&name) {
-            found.push(Diagnostic::in_text(
+            diagnostics.push(Diagnostic::in_text(
                 DiagnosticCode::ReservedName,
                 code.node_range(node.id()),
                 format!("the name `{name}` is taken"),
@@ -99,19 +99,19 @@ fn check_reserved_names(code: &CodeText<'_, '_>, found: &mut Vec<Diagnostic>) {
 }
 
 /// Reports changes of variables outside of handlers, since each worker has its own.
-fn check_shared_variables(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn check_shared_variables(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let code = &analysis.code;
     for change in &analysis.flow.changes {
         let is_plain = analysis.names.symbol_meaning(change.symbol).is_none();
-        let declared = code.declaration(change.symbol);
+        let node_id = code.declaration(change.symbol);
         // Code at the level of the declaration initialises the variable.
-        let sets_up = code.enclosing_function(change.node) == code.enclosing_function(declared)
+        let sets_up = code.enclosing_function(change.node) == code.enclosing_function(node_id)
             || !runs_in_request(code, change.node);
-        if !is_plain || !is_worker_global(code, declared) || sets_up || !change.is_certain {
+        if !is_plain || !is_worker_global(code, node_id) || sets_up || !change.is_certain {
             continue;
         }
         let name = code.name(change.symbol);
-        let place = match code.functions[code.enclosing_function(declared)].role {
+        let place = match code.functions[code.enclosing_function(node_id)].role {
             FunctionRole::Resource(_) => "resource",
             _ => "service",
         };
@@ -123,26 +123,26 @@ fn check_shared_variables(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Dia
             format!("declare it as state, in the {place}: `state {name}`"),
         );
         let error = error.with_label(code.declaration_range(change.symbol), "declared outside of handlers");
-        found.push(if change.is_assignment { error } else { error.as_warning() });
+        diagnostics.push(if change.is_assignment { error } else { error.as_warning() });
     }
 }
 
 /// Whether a variable exists once in each worker. The block of a nested resource is outside of the enclosing
 /// handler.
-fn is_worker_global(code: &CodeText<'_, '_>, declared: NodeId) -> bool {
-    let role = code.functions[code.enclosing_function(declared)].role;
+fn is_worker_global(code: &CodeText<'_, '_>, node_id: NodeId) -> bool {
+    let role = code.functions[code.enclosing_function(node_id)].role;
     matches!(role, FunctionRole::File | FunctionRole::Service(_) | FunctionRole::Resource(_))
 }
 
 /// Checks that the paths of top-level resources are literals.
-fn check_resource_paths(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn check_resource_paths(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let code = &analysis.code;
     for (id, construct) in code.parsed.syntax.constructs.iter().enumerate() {
         let ConstructKind::Res { path, literal: None, .. } = &construct.kind else { continue };
         if code.enclosing_handler(code.statements[id]).is_some() {
             continue;
         }
-        found.push(Diagnostic::in_text(
+        diagnostics.push(Diagnostic::in_text(
             DiagnosticCode::ResPath,
             path.clone(),
             "the path of a resource outside of handlers must be a literal",
@@ -159,19 +159,19 @@ fn runs_in_request(code: &CodeText<'_, '_>, node: NodeId) -> bool {
     )
 }
 
-fn check_cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn check_cells(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for cell in &names.cells {
         if let Some(initial) = cell.initial.filter(|initial| is_function(code, *initial)) {
-            found.push(function_state_error(code, initial));
+            diagnostics.push(function_state_error(code, initial));
         }
         for reference in code.symbol_references(cell.symbol) {
             let node = reference.node_id();
-            let seen = capturing_statement(code, node, code.declaration(cell.symbol)).unwrap_or(node);
-            let role = code.functions[code.enclosing_function(seen)].role;
+            let node_id = capturing_statement(code, node, code.declaration(cell.symbol)).unwrap_or(node);
+            let role = code.functions[code.enclosing_function(node_id)].role;
             let in_initial = is_in_state_declaration(code, node);
-            if in_initial && !matches!(cell.scope, CellScope::Handler(_)) && seen == node {
-                found.push(Diagnostic::in_text(
+            if in_initial && !matches!(cell.scope, CellScope::Handler(_)) && node_id == node {
+                diagnostics.push(Diagnostic::in_text(
                     DiagnosticCode::InitialState,
                     code.node_range(node),
                     format!("an initial value uses the state `{}`", cell.name),
@@ -183,7 +183,7 @@ fn check_cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                 FunctionRole::Service(_) | FunctionRole::Resource(_) | FunctionRole::File
             ) && !in_initial
             {
-                found.push(Diagnostic::in_text(
+                diagnostics.push(Diagnostic::in_text(
                     DiagnosticCode::StateUse,
                     code.node_range(node),
                     format!("the state `{}` is used outside of a handler", cell.name),
@@ -191,13 +191,13 @@ fn check_cells(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
                     "use it in a handler, or in a function that handlers call",
                 ));
             }
-            check_assigned_value(code, node, found);
+            check_assigned_value(code, node, diagnostics);
         }
     }
 }
 
 /// Rejects uses of functions that need a request where there is none.
-fn check_request_calls(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+fn check_request_calls(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, state_accesses: touched, calls, .. } = analysis;
     for (id, routine) in code.functions.iter().enumerate() {
         if matches!(routine.role, FunctionRole::Plain | FunctionRole::Handler(_)) {
@@ -217,7 +217,7 @@ fn check_request_calls(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagno
                 continue;
             }
             let name = code.node_text(*node);
-            found.push(Diagnostic::in_text(
+            diagnostics.push(Diagnostic::in_text(
                 DiagnosticCode::StateUse,
                 code.node_range(*node),
                 format!("`{name}` needs the request that it runs for, and is used outside of a handler"),
@@ -235,11 +235,11 @@ fn is_in_state_declaration(code: &CodeText<'_, '_>, node: NodeId) -> bool {
 }
 
 /// Checks rule 8: state is data.
-fn check_assigned_value(code: &CodeText<'_, '_>, node: NodeId, found: &mut Vec<Diagnostic>) {
+fn check_assigned_value(code: &CodeText<'_, '_>, node: NodeId, diagnostics: &mut Vec<Diagnostic>) {
     let AstKind::AssignmentExpression(assignment) = code.kind(code.parent(node)) else { return };
     let value = super::code::find_node_by_span(code, code.parent(node), assignment.right.span());
     if let Some(value) = value.filter(|value| *value != node && is_function(code, *value)) {
-        found.push(function_state_error(code, value));
+        diagnostics.push(function_state_error(code, value));
     }
 }
 

@@ -10,7 +10,7 @@ use crate::diagnostic::DiagnosticCode;
 use crate::method::HandlerMethod;
 use crate::syntax::ConstructKind;
 
-pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, diagnostics: &mut Vec<Diagnostic>) {
     let ScriptAnalysis { code, names, .. } = analysis;
     for (node, wait) in &analysis.calls.waits {
         let WaitOperation::Resource { external, symbol, method } = wait else { continue };
@@ -35,7 +35,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnosti
         let help = format!(
             "give as many values as the URL has `@`; an `@` that is part of the URL is written `@@`. It takes {wanted}"
         );
-        found.push(
+        diagnostics.push(
             Diagnostic::in_text(
                 DiagnosticCode::Placeholders,
                 code.node_range(*node),
@@ -59,7 +59,7 @@ pub(crate) fn check(analysis: &ScriptAnalysis<'_, '_>, found: &mut Vec<Diagnosti
             let may_lead =
                 !is_whole && ["http://", "https://"].iter().any(|scheme| scheme.starts_with(beginning));
             if !leads && !may_lead {
-                found.push(Diagnostic::in_text(
+                diagnostics.push(Diagnostic::in_text(
                     DiagnosticCode::Url,
                     code.declaration_range(symbol),
                     "a resource's URL begins with `/`, `http://` or `https://`",

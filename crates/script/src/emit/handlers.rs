@@ -242,11 +242,11 @@ impl CodeEmitter<'_, '_, '_> {
         nodes.any(|node| {
             let symbol = code.symbol(node).filter(|symbol| self.analysis.names.cell(*symbol).is_some());
             let Some(symbol) = symbol.filter(|_| code.reference(node).is_some()) else { return false };
-            let seen = capturing_statement(code, node, code.declaration(symbol)).unwrap_or(node);
-            let mut around = code.enclosing_functions(code.enclosing_function(seen));
+            let node_id = capturing_statement(code, node, code.declaration(symbol)).unwrap_or(node);
+            let mut around = code.enclosing_functions(code.enclosing_function(node_id));
             let is_own = around.find(|id| code.functions[*id].role != FunctionRole::Plain) == own;
-            let is_copied = || captured.copies.keys().any(|copy| code.is_inside(seen, *copy));
-            is_own || (code.emitting_handler(seen).is_some() && is_copied())
+            let is_copied = || captured.copies.keys().any(|copy| code.is_inside(node_id, *copy));
+            is_own || (code.emitting_handler(node_id).is_some() && is_copied())
         })
     }
 

@@ -147,8 +147,8 @@ impl<'a> CodeEmitter<'_, '_, 'a> {
             self.edits
                 .replace_text(parameters.start..parameters.start + 1, if is_empty { "($r" } else { "($r, " });
         }
-        for own in code.arguments_references(function) {
-            self.edits.replace_text(code.node_range(own), "[...arguments].slice(1)");
+        for node_id in code.arguments_references(function) {
+            self.edits.replace_text(code.node_range(node_id), "[...arguments].slice(1)");
         }
         for name in code.name_references(function) {
             self.emit_run_argument(name);

@@ -19,9 +19,9 @@ fn compile_checked(source: &str) -> Option<ScriptProgram> {
             check_program(source, &program);
             Some(program)
         }
-        Err(found) => {
-            assert!(!found.is_empty(), "{source}");
-            for it in &found {
+        Err(diagnostics) => {
+            assert!(!diagnostics.is_empty(), "{source}");
+            for it in &diagnostics {
                 assert!(!it.message.is_empty() && !it.label.is_empty() && it.hint.is_some(), "{it:?}");
                 assert!(it.render("a.sjs", source).contains(it.code.unwrap()));
             }

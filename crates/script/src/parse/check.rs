@@ -21,7 +21,7 @@ pub(super) fn check(syntax: &SyntaxConstructs, diagnostics: &mut Vec<Diagnostic>
 /// Reports services with the same name.
 fn check_services(syntax: &SyntaxConstructs) -> Vec<Diagnostic> {
     let mut seen: HashMap<&str, Range<usize>> = HashMap::new();
-    let mut found = Vec::new();
+    let mut diagnostics = Vec::new();
     for construct in &syntax.constructs {
         let ConstructKind::Service { name } = &construct.kind else { continue };
         let Some(first) = seen.get(name.text.as_str()).filter(|_| !name.text.is_empty()) else {
@@ -37,9 +37,9 @@ fn check_services(syntax: &SyntaxConstructs) -> Vec<Diagnostic> {
             "the second one",
             help,
         );
-        found.push(error.with_label(first.clone(), "the first one"));
+        diagnostics.push(error.with_label(first.clone(), "the first one"));
     }
-    found
+    diagnostics
 }
 
 /// The scope in which a method may have only one handler: a resource, or all resources of a service with the
@@ -52,7 +52,7 @@ enum HandlerScope<'s> {
 
 fn check_handlers(syntax: &SyntaxConstructs) -> Vec<Diagnostic> {
     let mut seen: HashMap<(HandlerScope<'_>, HandlerMethod), &Range<usize>> = HashMap::new();
-    let mut found = Vec::new();
+    let mut diagnostics = Vec::new();
     for (id, construct) in syntax.constructs.iter().enumerate() {
         let ConstructKind::On { method, method_span } = &construct.kind else { continue };
         let Some((resource, path)) = handler_resource(syntax, id) else { continue };
@@ -77,9 +77,9 @@ fn check_handlers(syntax: &SyntaxConstructs) -> Vec<Diagnostic> {
             "the second one",
             help,
         );
-        found.push(error.with_label((*first).clone(), "the first one"));
+        diagnostics.push(error.with_label((*first).clone(), "the first one"));
     }
-    found
+    diagnostics
 }
 
 /// Returns the resource of a handler, and its path if that is a literal.

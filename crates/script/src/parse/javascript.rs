@@ -13,7 +13,7 @@ pub(super) fn add_syntax_errors(
     source: &str,
     errors: &[OxcDiagnostic],
     map: &OffsetMap,
-    found: &mut Vec<Diagnostic>,
+    diagnostics: &mut Vec<Diagnostic>,
 ) {
     for error in errors {
         let translated = translate_error(source, error, map);
@@ -21,8 +21,8 @@ pub(super) fn add_syntax_errors(
             let (a, b) = (it.location.span(), translated.location.span());
             a.start.max(b.start) < a.end.min(b.end) || a.start == b.start
         };
-        if !found.iter().any(overlaps) {
-            found.push(translated);
+        if !diagnostics.iter().any(overlaps) {
+            diagnostics.push(translated);
         }
     }
 }
@@ -54,8 +54,8 @@ fn translate_error(source: &str, error: &OxcDiagnostic, map: &OffsetMap) -> Diag
     };
     let mut labels = labels.into_iter();
     let (span, label) = labels.next().unwrap_or((0..0, "here"));
-    let told = Diagnostic::in_text(DiagnosticCode::Syntax, span, said, label, help);
-    labels.fold(told, |told, (span, label)| told.with_label(span, label))
+    let diagnostic = Diagnostic::in_text(DiagnosticCode::Syntax, span, said, label, help);
+    labels.fold(diagnostic, |told, (span, label)| told.with_label(span, label))
 }
 
 fn unexpected_token_error(source: &str, place: Range<usize>) -> Diagnostic {

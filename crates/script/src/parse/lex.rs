@@ -173,8 +173,8 @@ fn read_tokens(source: &str, respond_is_ours: bool) -> TokenList<'_> {
         }
         let regex = context.regex_may_follow(gap.newline);
         let token = scan::scan_token(source, gap.start, regex, context.is_in_hole());
-        if let Some(what) = token.unterminated {
-            context.report_unterminated(what, gap.start, token.end);
+        if let Some(kind) = token.unterminated {
+            context.report_unterminated(kind, gap.start, token.end);
         }
         if !context.push(token.kind, gap.start, token.end, gap.newline) {
             return context.stop();
@@ -203,8 +203,8 @@ impl<'s> TokenList<'s> {
     /// Returns the token that closes the bracket `id`, or `id` itself if it is not an opening bracket.
     pub(crate) fn closing_token(&self, id: TokenId) -> TokenId {
         let frame = self.tokens.get(id).and_then(|token| token.bracket);
-        let opened = frame.map(|frame| self.frames[frame]).filter(|frame| frame.open == Some(id));
-        opened.and_then(|frame| frame.close).unwrap_or(id)
+        let bracket_frame = frame.map(|frame| self.frames[frame]).filter(|frame| frame.open == Some(id));
+        bracket_frame.and_then(|frame| frame.close).unwrap_or(id)
     }
 
     /// Returns a frame and its ancestors, innermost first.

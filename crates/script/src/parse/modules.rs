@@ -22,9 +22,9 @@ pub fn module_specifiers(text: &str, file: &Path) -> Vec<String> {
     let Ok(source) = SourceType::from_path(file) else { return Vec::new() };
     let named = parser_thread::with_parser_thread(text, |text| {
         let allocator = Allocator::default();
-        let mut named = NamedModule::default();
-        named.visit_program(&Parser::new(&allocator, text, source).parse().program);
-        named.0
+        let mut module = NamedModule::default();
+        module.visit_program(&Parser::new(&allocator, text, source).parse().program);
+        module.0
     });
     named.unwrap_or_default()
 }

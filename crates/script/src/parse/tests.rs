@@ -26,8 +26,8 @@ fn render_diagnostics(source: &str) -> String {
 fn diagnostic_codes(source: &str) -> Vec<String> {
     let allocator = Allocator::default();
     let lines = LineStarts::new(source);
-    let found = parse(&allocator, source).diagnostics;
-    found
+    let diagnostics = parse(&allocator, source).diagnostics;
+    diagnostics
         .iter()
         .map(|it| format!("{} {}", it.code.unwrap(), lines.position(it.location.span().start)))
         .collect()

@@ -34,8 +34,8 @@ impl SourceMap {
     /// in the same line.
     #[must_use]
     pub fn original_position(&self, line: u32, column: u32) -> Option<TextPosition> {
-        let place = TextPosition { line, column };
-        let after = self.segments.partition_point(|segment| segment.emitted <= place);
+        let position = TextPosition { line, column };
+        let after = self.segments.partition_point(|segment| segment.emitted <= position);
         let segment = self.segments.get(after.checked_sub(1)?)?;
         (segment.emitted.line == line).then_some(segment.original)
     }

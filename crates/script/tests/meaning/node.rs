@@ -51,11 +51,11 @@ impl NodeProcess {
     ) -> Value {
         let service = &program.services[0];
         let names: Vec<&String> = service.cells.iter().map(|cell| &cell.view).collect();
-        let asked = json!({
+        let value = json!({
             "code": program.code, "handler": handler, "seed": seed, "query": query, "cells": {}, "names": names,
             "captured": captured,
         });
-        writeln!(self.input, "{asked}").expect("node reads");
+        writeln!(self.input, "{value}").expect("node reads");
         let mut line = String::new();
         self.output.read_line(&mut line).expect("node answers");
         let answer: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
@@ -73,8 +73,8 @@ impl Drop for NodeProcess {
 
 /// Compiles a valid text.
 pub(crate) fn compile_valid(source: &str) -> ScriptProgram {
-    compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|found| {
-        let said: Vec<String> = found.iter().map(|it| it.render("test.sjs", source)).collect();
+    compile(source, "test.sjs", &CompileOptions::default()).unwrap_or_else(|diagnostics| {
+        let said: Vec<String> = diagnostics.iter().map(|it| it.render("test.sjs", source)).collect();
         panic!("{}\n{source}", said.join("\n"))
     })
 }

@@ -202,8 +202,8 @@ impl RequestBudget {
     /// Makes this a partial budget of another request: cache directives of responses are recorded for
     /// `whole`, and their bytes count in the account of its client.
     #[must_use]
-    pub fn with_parent(self, whole: &Self) -> Self {
-        Self { cache_notes: Arc::clone(&whole.cache_notes), accounts: whole.accounts.clone(), ..self }
+    pub fn with_parent(self, budget: &Self) -> Self {
+        Self { cache_notes: Arc::clone(&budget.cache_notes), accounts: budget.accounts.clone(), ..self }
     }
 
     /// The cache directives of the services' responses so far.
@@ -365,26 +365,26 @@ impl RequestBudget {
     /// Updates the outcome of a call.
     pub fn set_outcome(&self, number: usize, outcome: UpstreamCallOutcome) {
         let end = matches!(outcome, UpstreamCallOutcome::Status(_)).then(|| self.started.elapsed());
-        if let Some(made) = self.lock().get_mut(number) {
-            made.outcome = outcome;
-            made.span.1 = end;
+        if let Some(record) = self.lock().get_mut(number) {
+            record.outcome = outcome;
+            record.span.1 = end;
         }
     }
 
     /// Records that a call is being sent to this address.
     pub fn record_sent(&self, number: usize, address: Option<SocketAddr>) {
-        if let Some(made) = self.lock().get_mut(number) {
-            made.outcome = UpstreamCallOutcome::NoAnswer;
-            made.address = address;
+        if let Some(record) = self.lock().get_mut(number) {
+            record.outcome = UpstreamCallOutcome::NoAnswer;
+            record.address = address;
         }
     }
 
     /// Records that a call is being retried on another endpoint.
     pub fn record_retry(&self, number: usize, address: Option<SocketAddr>) {
         let now = self.started.elapsed();
-        if let Some(made) = self.lock().get_mut(number) {
-            made.retry_times.push(now);
-            made.address = address;
+        if let Some(record) = self.lock().get_mut(number) {
+            record.retry_times.push(now);
+            record.address = address;
         }
     }
 
@@ -393,13 +393,14 @@ impl RequestBudget {
         if by.has_reached_client_limit() {
             self.client_limit_reached.store(true, Relaxed);
         }
-        let Some(other) = by.inspect_call_records(|made| made.first().cloned()) else { return };
+        let Some(other) = by.inspect_call_records(|records| records.first().cloned()) else { return };
         let now = self.started.elapsed();
-        if let Some(made) = self.lock().get_mut(number) {
-            made.address = other.address;
-            made.outcome = other.outcome;
-            made.retry_times = other.retry_times.iter().map(|at| (by.started + *at) - self.started).collect();
-            made.span.1 = Some(now);
+        if let Some(record) = self.lock().get_mut(number) {
+            record.address = other.address;
+            record.outcome = other.outcome;
+            record.retry_times =
+                other.retry_times.iter().map(|at| (by.started + *at) - self.started).collect();
+            record.span.1 = Some(now);
         }
     }
 
@@ -410,9 +411,9 @@ impl RequestBudget {
             return;
         }
         let offset = other.started.saturating_duration_since(self.started);
-        for made in &mut added {
-            made.span = (made.span.0 + offset, made.span.1.map(|end| end + offset));
-            made.retry_times.iter_mut().for_each(|at| *at += offset);
+        for record in &mut added {
+            record.span = (record.span.0 + offset, record.span.1.map(|end| end + offset));
+            record.retry_times.iter_mut().for_each(|at| *at += offset);
         }
         self.has_calls.store(true, Release);
         self.lock().extend(added);
@@ -420,8 +421,8 @@ impl RequestBudget {
 
     /// Records the end of a call, whatever its outcome: afterwards no part of it is in flight.
     pub fn end_call(&self, number: usize) {
-        if let Some(made) = self.lock().get_mut(number) {
-            made.span.1.get_or_insert_with(|| self.started.elapsed());
+        if let Some(record) = self.lock().get_mut(number) {
+            record.span.1.get_or_insert_with(|| self.started.elapsed());
         }
     }
 

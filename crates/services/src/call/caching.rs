@@ -243,9 +243,9 @@ mod tests {
         ] {
             assert_eq!(composed_cache_control(said, &CallerId::Anonymous).as_deref(), expected, "{said:?}");
         }
-        let named = CallerId::Named("ann".into());
-        assert_eq!(composed_cache_control(&[], &named).as_deref(), Some("private"));
-        assert_eq!(composed_cache_control(&["public, max-age=60"], &named).as_deref(), Some("private"));
+        let caller_id = CallerId::Named("ann".into());
+        assert_eq!(composed_cache_control(&[], &caller_id).as_deref(), Some("private"));
+        assert_eq!(composed_cache_control(&["public, max-age=60"], &caller_id).as_deref(), Some("private"));
     }
 
     #[test]

@@ -86,8 +86,8 @@ mod tests {
         assert!(keys[2].has_same_block(keys[3]), "same /48 block");
         assert!(!keys[3].has_same_block(keys[4]) && !keys[0].has_same_block(keys[1]));
         let address = Some("192.0.2.1".parse().unwrap());
-        let named = CallerId::Named("a".into());
-        assert_eq!(quota_key(&named, address), quota_key(&named, None), "independent of the address");
-        assert_ne!(quota_key(&named, None), quota_key(&CallerId::Subject("a".into()), None));
+        let caller_id = CallerId::Named("a".into());
+        assert_eq!(quota_key(&caller_id, address), quota_key(&caller_id, None), "independent of the address");
+        assert_ne!(quota_key(&caller_id, None), quota_key(&CallerId::Subject("a".into()), None));
     }
 }

@@ -41,8 +41,8 @@ pub fn composition_error(error: OffloadError, budget: &RequestBudget) -> Box<dyn
 }
 
 /// Whether any of these calls has left the gateway.
-fn has_sent_call(made: &[UpstreamCallRecord]) -> bool {
-    made.iter().any(|made| !matches!(made.outcome, UpstreamCallOutcome::NotSent))
+fn has_sent_call(records: &[UpstreamCallRecord]) -> bool {
+    records.iter().any(|record| !matches!(record.outcome, UpstreamCallOutcome::NotSent))
 }
 
 /// Returns the error of a call whose response the pool did not process.
@@ -106,7 +106,7 @@ mod tests {
             queued.push(pool.run(request(), |_| true).boxed());
         }
         let budget = |time| Arc::new(RequestBudget::new(time, 1, 1, 1));
-        let (fresh, used, late) = (budget(HOUR), budget(HOUR), budget(Duration::ZERO));
+        let (fresh, used, request_budget) = (budget(HOUR), budget(HOUR), budget(Duration::ZERO));
         let number = used.begin_call("shop".into(), Method::POST, "/".to_owned());
         used.set_outcome(number, UpstreamCallOutcome::NoAnswer);
         fresh.refuse_call("shop".into(), Method::POST, "/".to_owned());
@@ -115,7 +115,7 @@ mod tests {
         for (payer, budget, told) in [
             (payer, &fresh, ("gateway-overloaded", 503, true)),
             (payer, &used, ("answer-unfinished", 503, false)),
-            (other, &late, ("answer-timeout", 503, false)),
+            (other, &request_budget, ("answer-timeout", 503, false)),
         ] {
             let problem =
                 make_movable(&pool, "test", payer, budget, offload::move_to_pool()).await.unwrap_err();

@@ -123,13 +123,14 @@ impl<T: From<ProgramResponse> + Clone + Send + Sync + 'static> RequestCalls<T> {
         service: &Arc<UpstreamService>,
         request: ServiceRequest,
     ) -> impl Future<Output = SharedCallResult<T>> + Send + 'static + use<T> {
-        let mut rest = WorkFingerprint::default();
+        let mut fingerprint = WorkFingerprint::default();
         for (name, value) in &request.headers {
-            rest.add(name.as_str().as_bytes());
-            rest.add(value.as_bytes());
+            fingerprint.add(name.as_str().as_bytes());
+            fingerprint.add(value.as_bytes());
         }
-        rest.add(&request.body);
-        let key = (Arc::clone(service.name()), request.method.clone(), request.path_and_query.clone(), rest);
+        fingerprint.add(&request.body);
+        let key =
+            (Arc::clone(service.name()), request.method.clone(), request.path_and_query.clone(), fingerprint);
         let mut safe_calls = self.safe_calls.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(same) = safe_calls.since_write.get(&key) {
             return same.clone();

@@ -75,9 +75,9 @@ impl ExchangeTimers {
                 return Ok(value);
             }
             // Progress of an upload meanwhile postpones the end.
-            let (end, late) = self.next_timeout(upload);
+            let (end, timeout) = self.next_timeout(upload);
             if end <= Instant::now() {
-                return Err(late);
+                return Err(timeout);
             }
         }
     }
@@ -87,23 +87,23 @@ impl ExchangeTimers {
         &self,
         future: Pin<&mut F>,
     ) -> Result<F::Output, ExpiredTimeout> {
-        let (end, late) = self.earliest_timeout([(
+        let (end, timeout) = self.earliest_timeout([(
             self.started + self.total_timeout,
             ExpiredTimeout::Service(AwaitedEvent::CompleteResponse, self.total_timeout),
         )]);
-        timeout_at(end.into(), future).await.ok_or(late)
+        timeout_at(end.into(), future).await.ok_or(timeout)
     }
 
     /// Returns the earliest time at which a timeout can expire, and that timeout.
     fn next_timeout(&self, upload: Option<&StreamedUpload>) -> (Instant, ExpiredTimeout) {
-        let glance = upload.map(StreamedUpload::snapshot);
-        let (whole, first) = match &glance {
+        let upload_snapshot = upload.map(StreamedUpload::snapshot);
+        let (whole, first) = match &upload_snapshot {
             // The service has had the complete request since the end of the upload.
             Some(glance) => match glance.end {
                 Some(UploadEnd::Done(at)) => (self.started.max(at), self.attempt_start.max(at)),
                 Some(UploadEnd::Broken) => (self.started, self.attempt_start),
                 None => {
-                    let late = match glance.is_awaited {
+                    let timeout = match glance.is_awaited {
                         true => ExpiredTimeout::Client(self.idle_timeout),
                         false => ExpiredTimeout::Service(AwaitedEvent::Progress, self.idle_timeout),
                     };
@@ -112,8 +112,8 @@ impl ExchangeTimers {
                     let again = Instant::now()
                         + self.first_byte_timeout.unwrap_or(self.total_timeout).min(self.total_timeout);
                     return self.earliest_timeout([
-                        (glance.last_progress.max(self.attempt_start) + self.idle_timeout, late),
-                        (again, late),
+                        (glance.last_progress.max(self.attempt_start) + self.idle_timeout, timeout),
+                        (again, timeout),
                     ]);
                 }
             },

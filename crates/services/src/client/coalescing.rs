@@ -115,7 +115,7 @@ where
     let key = fingerprint(service, &message);
     let mut own = Some((exchange, message));
     let mut attempts = 0;
-    let landed = loop {
+    let response = loop {
         let flight = coalescer.in_flight.join(&key, PollSite::Request, || {
             let budget = RequestBudget::new(service.timeout() * 2, 1, coalescer.max_response_bytes, 1);
             let budget = budget.into_shared().with_starter(&call.budget);
@@ -148,8 +148,8 @@ where
                 }
             }
         });
-        let landed = timeout_at(deadline, flight).await.map_err(|_| DEADLINE_EXCEEDED)?;
-        let landed = landed.ok_or_else(|| cancelled_call_error(service))?;
+        let coalesced_response = timeout_at(deadline, flight).await.map_err(|_| DEADLINE_EXCEEDED)?;
+        let landed = coalesced_response.ok_or_else(|| cancelled_call_error(service))?;
         if own.is_none() || !landed.budget.has_reached_client_limit() {
             break landed;
         }
@@ -163,14 +163,14 @@ where
         }
     };
     let is_starter = own.is_none();
-    call.budget.copy_call_record(number, &landed.budget);
-    call.budget.cache_notes().record_all(landed.budget.cache_notes());
-    if landed.received_bytes <= HELD_UNIT && !is_starter {
-        call.budget.receive(landed.received_bytes)?;
-    } else if !call.budget.take_received(landed.received_bytes) {
+    call.budget.copy_call_record(number, &response.budget);
+    call.budget.cache_notes().record_all(response.budget.cache_notes());
+    if response.received_bytes <= HELD_UNIT && !is_starter {
+        call.budget.receive(response.received_bytes)?;
+    } else if !call.budget.take_received(response.received_bytes) {
         return Err(Arc::new(CallError::Limit("limit-received")));
     }
-    landed.result
+    response.result
 }
 
 /// Returns the fingerprint of all parts of a request that the service sees, except for its trace context.

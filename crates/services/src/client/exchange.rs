@@ -94,7 +94,7 @@ impl CallExchange {
             let ready = clock
                 .within_total_timeout(pin!(targets.wait_until_ready(&self.dependencies)))
                 .await
-                .map_err(|late| self.timeout_error(late))?;
+                .map_err(|timeout| self.timeout_error(timeout))?;
             ready.map_err(|source| self.unreachable_error(source))?;
         }
         let safe = is_safe_method(&message.method);
@@ -181,7 +181,7 @@ impl CallExchange {
             }
             Ok(Ok(response)) => Ok(response),
             Ok(Err(error)) => Err(AttemptFailure::Transport(error)),
-            Err(late) => Err(AttemptFailure::Late(late)),
+            Err(timeout) => Err(AttemptFailure::Late(timeout)),
         })
     }
 
@@ -212,8 +212,8 @@ impl CallExchange {
         }
     }
 
-    pub(super) fn timeout_error(&self, late: ExpiredTimeout) -> CallError {
-        let (waited, timeout) = match late {
+    pub(super) fn timeout_error(&self, expired_timeout: ExpiredTimeout) -> CallError {
+        let (waited, timeout) = match expired_timeout {
             ExpiredTimeout::Service(waited, timeout) => (waited, timeout),
             ExpiredTimeout::Deadline(timeout) => (AwaitedEvent::Deadline, timeout),
             ExpiredTimeout::Client(timeout) => {

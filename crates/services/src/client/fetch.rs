@@ -105,8 +105,9 @@ impl GatewayClient {
             return Err("it contains a user name; send credentials in headers");
         }
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = origins.iter().find(|known| known.scheme == *scheme && known.authority == *authority);
-        let origin = match known {
+        let target_origin =
+            origins.iter().find(|known| known.scheme == *scheme && known.authority == *authority);
+        let origin = match target_origin {
             Some(known) => Arc::clone(known),
             None => {
                 let url = (scheme.clone(), authority.clone());

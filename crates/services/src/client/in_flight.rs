@@ -81,11 +81,11 @@ impl<T: Clone + Send + Sync + 'static> InFlightMap<T> {
             return flight;
         }
         under_way.count += 1;
-        let landing =
+        let removal =
             InFlightRemoval { in_flight: Arc::clone(self), key: key.clone(), number: under_way.count };
         let work = begin();
         let task = async move {
-            let _landing = landing;
+            let _landing = removal;
             work.await
         };
         let task = tokio::spawn(watch_polls(site, task));

@@ -122,8 +122,9 @@ impl LeasedBody {
     /// Ends the exchange after the idle timeout. Returns the error: that of the client, if the service waits
     /// for more of its upload.
     fn end_idle_exchange(&mut self) -> BodyError {
-        let glance = self.upload.as_ref().map(|upload| upload.snapshot());
-        let waits_for_client = glance.is_some_and(|glance| glance.is_awaited && glance.end.is_none());
+        let snapshot = self.upload.as_ref().map(|upload| upload.snapshot());
+        let waits_for_client = snapshot
+            .is_some_and(|upload_snapshot| upload_snapshot.is_awaited && upload_snapshot.end.is_none());
         self.body = crate::body::empty(); // Drops the old body, which cancels the exchange.
         let timeout = config::DurationConfig(self.idle_timeout);
         if waits_for_client {

@@ -152,19 +152,19 @@ fn json(response: &ProgramResponse) -> Value {
 #[tokio::test]
 async fn sends_a_request_unchanged() {
     let bench = start_shop().await;
-    let mut asked = request("POST", "/echo?a=%20b");
-    asked.headers.insert("content-type", "text/plain".parse().unwrap());
-    asked.body = "hello".into();
-    let answer = bench.services.send(&RequestCall::unlimited(), &bench.shop, asked).await.unwrap();
-    let seen = json(&answer);
+    let mut service_request = request("POST", "/echo?a=%20b");
+    service_request.headers.insert("content-type", "text/plain".parse().unwrap());
+    service_request.body = "hello".into();
+    let answer = bench.services.send(&RequestCall::unlimited(), &bench.shop, service_request).await.unwrap();
+    let value = json(&answer);
     assert_eq!(answer.status, 200);
     assert_eq!(
-        (&seen["method"], &seen["path"], &seen["body"]),
+        (&value["method"], &value["path"], &value["body"]),
         (&"POST".into(), &"/echo?a=%20b".into(), &"hello".into())
     );
-    assert_eq!(seen["headers"]["content-length"], "5");
-    assert_eq!(seen["headers"]["host"], bench.upstream.address().to_string());
-    assert!(seen["headers"].get("accept-encoding").is_none());
+    assert_eq!(value["headers"]["content-length"], "5");
+    assert_eq!(value["headers"]["host"], bench.upstream.address().to_string());
+    assert!(value["headers"].get("accept-encoding").is_none());
 }
 
 #[tokio::test]
@@ -180,10 +180,10 @@ async fn adds_configured_and_forwarded_headers_to_every_call() {
         (http::header::COOKIE, "a=b".parse().unwrap()),
     ]);
     let call = RequestCall { headers: Some(Arc::new(client)), ..RequestCall::unlimited() };
-    let seen = json(&bench.services.send(&call, &bench.shop, request("GET", "/echo")).await.unwrap());
-    assert_eq!(seen["headers"]["authorization"], "Bearer me");
-    assert_eq!(seen["headers"]["x-api-key"], "secret");
-    assert!(seen["headers"].get("cookie").is_none());
+    let value = json(&bench.services.send(&call, &bench.shop, request("GET", "/echo")).await.unwrap());
+    assert_eq!(value["headers"]["authorization"], "Bearer me");
+    assert_eq!(value["headers"]["x-api-key"], "secret");
+    assert!(value["headers"].get("cookie").is_none());
     let mut guess = request("GET", "/echo");
     guess.headers.insert("x-api-key", "guess".parse().unwrap());
     let refused = bench.services.send(&call, &bench.shop, guess).await.unwrap_err();
@@ -266,8 +266,8 @@ async fn waiting_for_quota_is_not_counted_as_a_service_failure() {
     let call = RequestCall { budget: Arc::new(budget), ..RequestCall::unlimited() };
     let months = std::time::Duration::from_secs(1 << 24);
     pool.quota().charge(call.quota_key().for_responses(), months, std::time::Instant::now());
-    let late = services.with_offload(pool).send(&call, shop, request("GET", "/encoded?with=br")).await;
-    assert_eq!(late.unwrap_err().code(), "limit-deadline");
+    let response = services.with_offload(pool).send(&call, shop, request("GET", "/encoded?with=br")).await;
+    assert_eq!(response.unwrap_err().code(), "limit-deadline");
     assert!(bench.services.stats()[0].endpoints.iter().all(|endpoint| endpoint.failures == 0));
 }
 
@@ -336,8 +336,8 @@ async fn a_refused_connection_and_a_timeout_are_different_errors() {
         assert_eq!(bench.get_error(path).await, ("upstream-timeout", 504, CallErrorKind::Timeout));
         bench.upstream.wait_for_close(path).await;
     }
-    let gone = start_shop_with(|config| config.url = OneOrMany::One("http://127.0.0.1:1".into())).await;
-    assert_eq!(gone.get_error("/").await, ("upstream-unreachable", 502, CallErrorKind::Unreachable));
+    let shop = start_shop_with(|config| config.url = OneOrMany::One("http://127.0.0.1:1".into())).await;
+    assert_eq!(shop.get_error("/").await, ("upstream-unreachable", 502, CallErrorKind::Unreachable));
 }
 
 #[tokio::test]

@@ -37,11 +37,11 @@ pub(crate) struct HealthChecks {
 
 impl ServiceEndpoints {
     /// Starts the checks, if they are configured and not running.
-    pub(super) fn start_health_checks(self: &Arc<Self>, outside: &BackgroundDependencies) {
+    pub(super) fn start_health_checks(self: &Arc<Self>, dependencies: &BackgroundDependencies) {
         let Some(checks) = &self.settings.checks else { return };
         let mut checking = self.check_task.lock().unwrap_or_else(PoisonError::into_inner);
         if checking.as_ref().is_none_or(tokio::task::JoinHandle::is_finished) {
-            let transport = Arc::clone(&outside.transport);
+            let transport = Arc::clone(&dependencies.transport);
             let checked = run_health_checks(Arc::downgrade(self), checks.clone(), transport);
             *checking = Some(tokio::spawn(watch_polls(PollSite::Upstream, checked)));
         }

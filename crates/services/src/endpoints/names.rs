@@ -59,7 +59,7 @@ impl ServiceEndpoints {
     /// Waits for the next lookup, and starts the task if it is not running.
     pub(super) async fn wait_for_lookup(
         self: &Arc<Self>,
-        outside: &BackgroundDependencies,
+        dependencies: &BackgroundDependencies,
     ) -> Result<(), BodyError> {
         let mut told = self.names.result_sender.subscribe();
         {
@@ -68,7 +68,7 @@ impl ServiceEndpoints {
                 return Ok(());
             }
             if task.as_ref().is_none_or(JoinHandle::is_finished) {
-                let followed = resolve_periodically(Arc::downgrade(self), outside.clone());
+                let followed = resolve_periodically(Arc::downgrade(self), dependencies.clone());
                 *task = Some(tokio::spawn(watch_polls(PollSite::Upstream, followed)));
             }
         }
@@ -89,8 +89,8 @@ impl ServiceEndpoints {
 
     /// Updates the endpoints from the results of a lookup. Returns an error if no endpoint remains.
     fn update_endpoints(&self, found: Vec<LookupResult>) -> Result<(), Arc<str>> {
-        let known = self.peers.load_full();
-        let mut peers: Vec<Arc<EndpointPeer>> = Vec::with_capacity(known.len());
+        let endpoint_peers = self.peers.load_full();
+        let mut peers: Vec<Arc<EndpointPeer>> = Vec::with_capacity(endpoint_peers.len());
         let mut failed: Arc<str> = "it has no address".into();
         for (origin, found) in self.settings.origins.iter().zip(found) {
             let reason = match found {
@@ -101,7 +101,7 @@ impl ServiceEndpoints {
                     peers.extend(
                         addresses
                             .into_iter()
-                            .map(|address| reuse_or_create_peer(&known, origin, Some(address))),
+                            .map(|address| reuse_or_create_peer(&endpoint_peers, origin, Some(address))),
                     );
                     continue;
                 }
@@ -111,12 +111,13 @@ impl ServiceEndpoints {
             let (service, name) = (&*origin.service, origin.authority.as_str());
             tracing::warn!(service, name, reason, "a name can't be resolved; its old addresses remain");
             failed = format!("the name in `{}` can't be resolved: {reason}", origin.authority).into();
-            peers.extend(known.iter().filter(|peer| peer.has_target(origin)).cloned());
+            peers.extend(endpoint_peers.iter().filter(|peer| peer.has_target(origin)).cloned());
         }
         if peers.is_empty() {
             return Err(failed);
         }
-        let same = peers.len() == known.len() && peers.iter().zip(&*known).all(|(a, b)| Arc::ptr_eq(a, b));
+        let same = peers.len() == endpoint_peers.len()
+            && peers.iter().zip(&*endpoint_peers).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
             self.peers.store(Arc::new(peers));
         }
@@ -138,12 +139,12 @@ impl NameResolution {
 
 /// Resolves the names periodically. Ends when the service is unused, dropped, or without addresses, so that
 /// the next request starts a new task.
-async fn resolve_periodically(targets: Weak<ServiceEndpoints>, outside: BackgroundDependencies) {
+async fn resolve_periodically(targets: Weak<ServiceEndpoints>, dependencies: BackgroundDependencies) {
     let mut unused = 0;
     while let Some(strong) = targets.upgrade() {
         let (origins, pause) = (strong.settings.origins.clone(), strong.settings.dns_refresh_rate);
         drop(strong);
-        let found = join_all(origins.iter().map(|origin| look_up_origin(origin, &outside))).await;
+        let found = join_all(origins.iter().map(|origin| look_up_origin(origin, &dependencies))).await;
         let Some(strong) = targets.upgrade() else { return };
         let learnt = strong.update_endpoints(found);
         let failed = learnt.is_err();
@@ -166,11 +167,11 @@ async fn resolve_periodically(targets: Weak<ServiceEndpoints>, outside: Backgrou
     }
 }
 
-async fn look_up_origin(origin: &TargetOrigin, outside: &BackgroundDependencies) -> LookupResult {
+async fn look_up_origin(origin: &TargetOrigin, dependencies: &BackgroundDependencies) -> LookupResult {
     match literal_address(origin) {
         Some(address) => Ok(vec![address]),
         None => {
-            let look_up = outside.resolver.resolve(origin.authority.host(), origin.port());
+            let look_up = dependencies.resolver.resolve(origin.authority.host(), origin.port());
             timeout(LOOKUP_TIMEOUT, look_up).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         }
     }

@@ -72,8 +72,8 @@ impl EndpointPeer {
 
     /// Whether the endpoint belongs to this target, whatever the connection settings.
     pub(super) fn has_target(&self, origin: &TargetOrigin) -> bool {
-        let own = &self.endpoint.origin;
-        (&own.scheme, &own.authority, &own.base_path)
+        let target_origin = &self.endpoint.origin;
+        (&target_origin.scheme, &target_origin.authority, &target_origin.base_path)
             == (&origin.scheme, &origin.authority, &origin.base_path)
     }
 

@@ -79,14 +79,14 @@ impl ServiceConfigReader {
                 reachable_addresses: ReachableAddresses::Unrestricted,
             };
         }
-        let written = config.tls.clone().unwrap_or_default();
-        let tls = tls::client_tls(&written, config.protocol, folder);
+        let tls_config = config.tls.clone().unwrap_or_default();
+        let tls = tls::client_tls(&tls_config, config.protocol, folder);
         let tls = tls.or_else(|mistake| {
             self.report_problem(&format!("/tls{}", mistake.pointer_suffix), mistake.message, mistake.hint);
             // Continue with the defaults, so that the targets are checked too.
             tls::client_tls(&ServiceTlsConfig::default(), config.protocol, folder)
         });
-        let server_name = written.server_name.and_then(|name| {
+        let server_name = tls_config.server_name.and_then(|name| {
             let parsed = ServerName::try_from(name.clone());
             if parsed.is_err() {
                 let message = format!("`{name}` is not a valid server name");

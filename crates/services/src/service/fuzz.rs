@@ -16,8 +16,8 @@ fn host_names_round_trip() {
         let Ok(text) = from_utf8(text) else { return };
         let _ = PermittedHosts::new(&[text.to_owned()]);
         let Some(host) = all.find_service(text, false) else { return };
-        let again = all.find_service(host.name(), false).unwrap();
-        assert!(Arc::ptr_eq(&host, &again), "{text}");
+        let service = all.find_service(host.name(), false).unwrap();
+        assert!(Arc::ptr_eq(&host, &service), "{text}");
     });
 }
 

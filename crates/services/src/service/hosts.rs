@@ -55,7 +55,7 @@ impl PermittedHosts {
             is_secure,
             host_and_port: HostAndPort::parse_authority(authority, if is_secure { 443 } else { 80 })?,
         };
-        let reach = self.reachable_addresses(&key.host_and_port)?;
+        let addresses = self.reachable_addresses(&key.host_and_port)?;
         let mut kept = self.cached_hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = kept.iter().position(|(known, _)| *known == key) {
             let found = kept.remove(at);
@@ -64,7 +64,8 @@ impl PermittedHosts {
             return Some(service);
         }
         let scheme = if is_secure { "https" } else { "http" };
-        let service = Arc::new(UpstreamService::new_external(&key.host_and_port.to_string(), scheme, reach)?);
+        let service =
+            Arc::new(UpstreamService::new_external(&key.host_and_port.to_string(), scheme, addresses)?);
         if kept.len() == MAX_CACHED_HOSTS {
             kept.remove(0);
         }
@@ -73,8 +74,8 @@ impl PermittedHosts {
     }
 
     /// Returns the addresses that are permitted for this host; `None` if no pattern permits the host.
-    fn reachable_addresses(&self, place: &HostAndPort) -> Option<ReachableAddresses> {
-        let mut opening = self.patterns.iter().filter(|pattern| pattern.permits_host(place)).peekable();
+    fn reachable_addresses(&self, port: &HostAndPort) -> Option<ReachableAddresses> {
+        let mut opening = self.patterns.iter().filter(|pattern| pattern.permits_host(port)).peekable();
         opening.peek()?;
         if opening.any(ExternalHostPattern::is_exact_name) {
             return Some(ReachableAddresses::Unrestricted);

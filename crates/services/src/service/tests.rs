@@ -89,23 +89,27 @@ fn rejects_invalid_urls() {
         "http://a/../b",
         "http://a b",
     ] {
-        let found = problems(vec![("a", ServiceConfig::with_url(url))]);
-        assert_eq!(pointers(&found), ["/a/url"], "{url}");
-        assert!(!found[0].message.contains("secret") && found[0].hint.is_some(), "{}", found[0].message);
+        let diagnostics = problems(vec![("a", ServiceConfig::with_url(url))]);
+        assert_eq!(pointers(&diagnostics), ["/a/url"], "{url}");
+        assert!(
+            !diagnostics[0].message.contains("secret") && diagnostics[0].hint.is_some(),
+            "{}",
+            diagnostics[0].message
+        );
     }
 }
 
 #[test]
 fn reports_all_mistakes_at_once() {
-    let mut wrong = ServiceConfig::with_url("");
-    wrong.url = OneOrMany::Many(vec!["http://a".into(), "nothing".into()]);
-    wrong.timeout = DurationConfig::from_secs(0);
-    wrong.forward = vec!["authorization".into(), "no header".into(), "Host".into()];
-    wrong.headers = BTreeMap::from([("x-key".into(), "secret\n".into()), ("a/b c".into(), "x".into())]);
-    wrong.paths = vec!["/fine".into(), "wrong".into()];
-    let found = problems(vec![("bad name", ServiceConfig::with_url("http://a")), ("catalog", wrong)]);
+    let mut config = ServiceConfig::with_url("");
+    config.url = OneOrMany::Many(vec!["http://a".into(), "nothing".into()]);
+    config.timeout = DurationConfig::from_secs(0);
+    config.forward = vec!["authorization".into(), "no header".into(), "Host".into()];
+    config.headers = BTreeMap::from([("x-key".into(), "secret\n".into()), ("a/b c".into(), "x".into())]);
+    config.paths = vec!["/fine".into(), "wrong".into()];
+    let diagnostics = problems(vec![("bad name", ServiceConfig::with_url("http://a")), ("catalog", config)]);
     assert_eq!(
-        pointers(&found),
+        pointers(&diagnostics),
         [
             "/bad name",
             "/catalog/url/1",
@@ -117,18 +121,18 @@ fn reports_all_mistakes_at_once() {
             "/catalog/paths/1",
         ]
     );
-    assert!(found.iter().all(|problem| !problem.message.contains("secret")));
+    assert!(diagnostics.iter().all(|problem| !problem.message.contains("secret")));
 }
 
 #[test]
 fn reports_settings_without_effect() {
-    let mut wrong = ServiceConfig::with_url("http://a");
-    wrong.dns_refresh_rate = DurationConfig::from_secs(0);
-    wrong.first_byte_timeout = Some(wrong.timeout);
-    wrong.idle_timeout = DurationConfig::from_secs(0);
-    wrong.upgrade_idle_timeout = DurationConfig::from_secs(0);
-    wrong.retries.attempts = 11;
-    wrong.health = Some(HealthConfig {
+    let mut config = ServiceConfig::with_url("http://a");
+    config.dns_refresh_rate = DurationConfig::from_secs(0);
+    config.first_byte_timeout = Some(config.timeout);
+    config.idle_timeout = DurationConfig::from_secs(0);
+    config.upgrade_idle_timeout = DurationConfig::from_secs(0);
+    config.retries.attempts = 11;
+    config.health = Some(HealthConfig {
         path: "healthz".into(),
         interval: DurationConfig::from_secs(0),
         timeout: DurationConfig::from_secs(0),
@@ -136,9 +140,9 @@ fn reports_settings_without_effect() {
         healthy_threshold: 0,
         unhealthy_threshold: 0,
     });
-    let found = problems(vec![("a", wrong)]);
+    let diagnostics = problems(vec![("a", config)]);
     assert_eq!(
-        pointers(&found),
+        pointers(&diagnostics),
         [
             "/a/dns_refresh_rate",
             "/a/first_byte_timeout",
@@ -152,7 +156,7 @@ fn reports_settings_without_effect() {
             "/a/health/path",
         ]
     );
-    assert!(found.iter().all(|problem| problem.hint.is_some()));
+    assert!(diagnostics.iter().all(|problem| problem.hint.is_some()));
 }
 
 #[test]
@@ -166,10 +170,10 @@ fn rejects_duplicate_targets() {
 fn rejects_missing_targets_and_duplicate_names() {
     let mut none = ServiceConfig::with_url("");
     none.url = OneOrMany::Many(Vec::new());
-    let found = problems(vec![
+    let diagnostics = problems(vec![
         ("Shop", ServiceConfig::with_url("http://a")),
         ("none", none),
         ("shop", ServiceConfig::with_url("http://a")),
     ]);
-    assert_eq!(pointers(&found), ["/none/url", "/shop"]);
+    assert_eq!(pointers(&diagnostics), ["/none/url", "/shop"]);
 }

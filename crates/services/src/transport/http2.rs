@@ -107,10 +107,10 @@ impl ClientHttp2Connection {
             .await?;
         let allowed = AtomicUsize::new(driver.current_max_send_streams());
         let load = Arc::new(StreamLoad { streams: AtomicUsize::new(0), max_streams: allowed });
-        let told = Arc::clone(&load);
+        let stream_load = Arc::clone(&load);
         MeasuredExecutor.execute(poll_fn(move |context| {
             let ended = driver.poll_unpin(context);
-            told.max_streams.store(driver.current_max_send_streams(), Relaxed);
+            stream_load.max_streams.store(driver.current_max_send_streams(), Relaxed);
             ended.map(drop)
         }));
         Ok(Self { sender, load })

@@ -77,21 +77,21 @@ impl ConnectionPool {
     pub(crate) fn find_connection(&self, endpoint: &RequestEndpoint) -> PoolLookup {
         let mut kept = self.lock();
         let sweeps = kept.sweeps;
-        let place = kept.address_pool(endpoint.address);
-        if let Some(idle) = place.idle.pop() {
+        let pool = kept.address_pool(endpoint.address);
+        if let Some(idle) = pool.idle.pop() {
             return PoolLookup::Http1(idle.connection);
         }
-        if place.known_protocol(endpoint) == Some(ServiceProtocol::Http1) {
+        if pool.known_protocol(endpoint) == Some(ServiceProtocol::Http1) {
             return PoolLookup::Missing;
         }
-        place.shared.retain(|shared| !shared.connection.is_closed());
-        let is_full = place.shared.len() >= MAX_SHARED;
-        let fitting = place.shared.iter_mut().filter(|shared| is_full || shared.connection.has_free_slot());
+        pool.shared.retain(|shared| !shared.connection.is_closed());
+        let is_full = pool.shared.len() >= MAX_SHARED;
+        let fitting = pool.shared.iter_mut().filter(|shared| is_full || shared.connection.has_free_slot());
         if let Some(shared) = fitting.min_by_key(|shared| shared.connection.streams()) {
             shared.last_used_sweep = sweeps;
             return PoolLookup::Http2(shared.connection.reserve_slot());
         }
-        let probe = place.probe.get_or_insert_with(|| self.start_probe(endpoint));
+        let probe = pool.probe.get_or_insert_with(|| self.start_probe(endpoint));
         PoolLookup::Pending(probe.clone())
     }
 
@@ -111,11 +111,11 @@ impl ConnectionPool {
     pub(crate) fn put_shared(&self, address: Option<SocketAddr>, connection: http2::ClientHttp2Connection) {
         let mut kept = self.lock();
         let used = kept.sweeps;
-        let place = kept.address_pool(address);
+        let pool = kept.address_pool(address);
         // Recorded even if this connection is closed, so that requests look for shared connections.
-        place.negotiated_protocol = Some(ServiceProtocol::Http2);
-        if place.shared.len() < MAX_SHARED {
-            place.shared.push(AgedConnection { last_used_sweep: used, connection });
+        pool.negotiated_protocol = Some(ServiceProtocol::Http2);
+        if pool.shared.len() < MAX_SHARED {
+            pool.shared.push(AgedConnection { last_used_sweep: used, connection });
             self.start_sweeping(kept);
         }
     }
@@ -127,12 +127,12 @@ impl ConnectionPool {
         let endpoint = endpoint.clone();
         let connecting = async move {
             let pool = &endpoint.origin.pool;
-            let opened = connect(&endpoint).await;
+            let transport_connection = connect(&endpoint).await;
             let mut kept = pool.lock();
             let used = kept.sweeps;
-            let place = kept.address_pool(endpoint.address);
-            place.probe = None;
-            let result = opened.map(|connection| place.add_connection(used, connection));
+            let address_pool = kept.address_pool(endpoint.address);
+            address_pool.probe = None;
+            let result = transport_connection.map(|connection| address_pool.add_connection(used, connection));
             pool.start_sweeping(kept);
             told.send_replace(Some(result.map_err(Arc::from)));
         };
@@ -180,7 +180,7 @@ impl std::error::Error for SharedConnectError {
 
 impl PooledConnections {
     fn address_pool(&mut self, address: Option<SocketAddr>) -> &mut AddressPool {
-        let index = match self.address_pools.iter().position(|place| place.address == address) {
+        let index = match self.address_pools.iter().position(|pool| pool.address == address) {
             Some(index) => index,
             None => {
                 self.address_pools.push(AddressPool {
@@ -225,20 +225,20 @@ impl AddressPool {
 async fn sweep_pool(pool: Weak<Mutex<PooledConnections>>) {
     loop {
         tokio::time::sleep(SWEEP_INTERVAL).await;
-        let Some(kept) = pool.upgrade() else { return };
-        let mut gone = Vec::new();
+        let Some(connections) = pool.upgrade() else { return };
+        let mut aged_connections = Vec::new();
         let is_empty = {
-            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = connections.lock().unwrap_or_else(PoisonError::into_inner);
             kept.sweeps = kept.sweeps.wrapping_add(1);
             let sweeps = kept.sweeps;
             let is_old = |used: u32| sweeps.wrapping_sub(used) >= MAX_IDLE_SWEEPS;
-            for place in &mut kept.address_pools {
-                gone.extend(
-                    place
+            for address_pool in &mut kept.address_pools {
+                aged_connections.extend(
+                    address_pool
                         .idle
                         .extract_if(.., |idle| is_old(idle.last_used_sweep) || !idle.connection.is_idle()),
                 );
-                place.shared.retain(|shared| {
+                address_pool.shared.retain(|shared| {
                     let is_over = is_old(shared.last_used_sweep) && shared.connection.is_idle();
                     !is_over && !shared.connection.is_closed()
                 });
@@ -249,7 +249,7 @@ async fn sweep_pool(pool: Weak<Mutex<PooledConnections>>) {
             kept.address_pools.is_empty()
         };
         // Outside of the lock, since closing takes system calls. There may be hundreds.
-        for connection in gone {
+        for connection in aged_connections {
             drop(connection);
             tokio::task::yield_now().await;
         }
@@ -262,8 +262,7 @@ async fn sweep_pool(pool: Weak<Mutex<PooledConnections>>) {
 impl fmt::Debug for ConnectionPool {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kept = self.lock();
-        let counts =
-            kept.address_pools.iter().map(|place| (place.address, place.idle.len(), place.shared.len()));
+        let counts = kept.address_pools.iter().map(|pool| (pool.address, pool.idle.len(), pool.shared.len()));
         formatter.debug_list().entries(counts).finish()
     }
 }
@@ -284,15 +283,15 @@ mod tests {
         const COUNT: usize = 20;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut kept =
+        let mut connections =
             PooledConnections { sweeps: MAX_IDLE_SWEEPS, is_sweeping: true, address_pools: Vec::new() };
         for _ in 0..COUNT {
             let stream = TcpStream::connect(address).await.unwrap();
             let connection = http1::ClientHttp1Connection::new(Either::Left(CooperativeStream::new(stream)));
-            kept.address_pool(None).idle.push(AgedConnection { last_used_sweep: 0, connection });
+            connections.address_pool(None).idle.push(AgedConnection { last_used_sweep: 0, connection });
         }
-        let kept = Arc::new(Mutex::new(kept));
-        let (mut sweeping, mut polls) = (pin!(sweep_pool(Arc::downgrade(&kept))), 0);
+        let pooled_connections = Arc::new(Mutex::new(connections));
+        let (mut sweeping, mut polls) = (pin!(sweep_pool(Arc::downgrade(&pooled_connections))), 0);
         poll_fn(|context| {
             polls += 1;
             sweeping.as_mut().poll(context)

@@ -123,8 +123,8 @@ impl ServiceTunnel {
     /// Copies bytes in both directions until both sides have ended, one of them fails, or the idle timeout
     /// expires. Further calls have no effect.
     pub async fn connect_client(&self, client: impl AsyncRead + AsyncWrite + Unpin) {
-        let far = self.lock().take();
-        let Some(TunnelServiceSide { service: (stream, begun), idle_timeout: idle, guards: _guards }) = far
+        let side = self.lock().take();
+        let Some(TunnelServiceSide { service: (stream, begun), idle_timeout: idle, guards: _guards }) = side
         else {
             return;
         };
@@ -133,8 +133,8 @@ impl ServiceTunnel {
 
     /// Holds a guard until the tunnel closes, so that limits include open tunnels.
     pub fn hold_guard(&self, guard: impl Send + 'static) {
-        if let Some(far) = &mut *self.lock() {
-            far.guards.push(Box::new(guard));
+        if let Some(side) = &mut *self.lock() {
+            side.guards.push(Box::new(guard));
         }
     }
 
@@ -199,8 +199,8 @@ impl UpgradeOffer {
         crate::headers::strip_hop_by_hop(response.headers_mut());
         response.headers_mut().insert(UPGRADE, protocol);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
-        let far = TunnelServiceSide { service, idle_timeout: idle, guards: vec![Box::new(lease)] };
-        response.extensions_mut().insert(ServiceTunnel(Arc::new(Mutex::new(Some(far)))));
+        let side = TunnelServiceSide { service, idle_timeout: idle, guards: vec![Box::new(lease)] };
+        response.extensions_mut().insert(ServiceTunnel(Arc::new(Mutex::new(Some(side)))));
         true
     }
 }

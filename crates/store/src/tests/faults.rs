@@ -22,11 +22,11 @@ async fn a_full_disk_rejects_only_batches_that_do_not_fit() {
     let mut pipeline = store.pipeline();
     let large = pipeline.submit(batch().append("a", 1, "lost").create("c", vec![0; LARGE])).await;
     let after = pipeline.submit(batch().append("a", 1, "lost")).await;
-    let beside = store.submit(batch().append("a", 1, "1")).await;
+    let commit = store.submit(batch().append("a", 1, "1")).await;
     raw.execute_batch("ROLLBACK").unwrap();
     assert_eq!(file_fault(large.await), FileFault::Full);
     assert_eq!(after.await, Err(StoreError::Abandoned));
-    beside.await.unwrap();
+    commit.await.unwrap();
     assert_eq!(read_log(store, "a").await, expected_log(2, "01"));
     store.commit(batch().remove("b")).await.unwrap();
     store.commit(batch().create("c", vec![0; 100_000])).await.unwrap();
@@ -57,16 +57,19 @@ async fn reevaluates_conflicts_after_a_transaction_that_did_not_fit() {
     let raw = bench.raw_connection();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
     let first = store.submit(batch()).await;
-    let one = store.submit(batch().append("a", 1, "1")).await;
+    let commit = store.submit(batch().append("a", 1, "1")).await;
     let mut pipeline = store.pipeline();
-    let wrong = pipeline.submit(batch().append("a", 1, "lost")).await;
+    let pending_commit = pipeline.submit(batch().append("a", 1, "lost")).await;
     let after = pipeline.submit(batch().append("a", 2, "lost")).await;
     let large = store.submit(batch().append("a", 2, vec![0; LARGE])).await;
     let two = store.submit(batch().append("a", 2, "2")).await;
     raw.execute_batch("ROLLBACK").unwrap();
     first.await.unwrap();
-    one.await.unwrap();
-    assert_eq!((wrong.await, after.await), (Err(conflict_error("a", 2)), Err(StoreError::Abandoned)));
+    commit.await.unwrap();
+    assert_eq!(
+        (pending_commit.await, after.await),
+        (Err(conflict_error("a", 2)), Err(StoreError::Abandoned))
+    );
     assert_eq!(file_fault(large.await), FileFault::Full);
     two.await.unwrap();
     assert_eq!(read_log(store, "a").await, expected_log(3, "012"));
@@ -125,8 +128,9 @@ async fn create_populated_file() -> (TempDir, PathBuf) {
     let path = bench.path();
     for number in 0..200 {
         let key = format!("a/{number}");
-        let each = batch().create(&*key, vec![b'v'; number * 50]).append(&*key, 1, "x").append(&*key, 2, "y");
-        bench.store.commit(each).await.unwrap();
+        let write_batch =
+            batch().create(&*key, vec![b'v'; number * 50]).append(&*key, 1, "x").append(&*key, 2, "y");
+        bench.store.commit(write_batch).await.unwrap();
     }
     bench.store.acquire_lease("group", "here", Duration::from_secs(1)).await.unwrap();
     bench.raw_connection().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();

@@ -10,8 +10,8 @@ async fn submit_together(
     let raw = bench.raw_connection();
     raw.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut commits = vec![bench.store.submit(batch()).await];
-    for each in batches {
-        commits.push(bench.store.submit(each).await);
+    for write_batch in batches {
+        commits.push(bench.store.submit(write_batch).await);
     }
     raw.execute_batch("ROLLBACK").unwrap();
     let mut answers = Vec::new();

@@ -71,13 +71,13 @@ async fn a_holder_takes_its_own_lease_over() {
 async fn fences_and_leases_persist_when_the_file_is_reopened() {
     let bench = StoreFixture::new();
     let lease = bench.store.acquire_lease("group", "here", ONE_HOUR).await.unwrap();
-    let again = bench.reopen();
+    let store = bench.reopen();
     assert_eq!(
-        again.acquire_lease("group", "there", ONE_HOUR).await.unwrap_err().code(),
+        store.acquire_lease("group", "there", ONE_HOUR).await.unwrap_err().code(),
         "state-lease-taken"
     );
-    assert!(again.acquire_lease("other", "there", ONE_HOUR).await.unwrap().fence > lease.fence);
-    again.commit(batch().create("a", "").with_fence(&lease)).await.unwrap();
+    assert!(store.acquire_lease("other", "there", ONE_HOUR).await.unwrap().fence > lease.fence);
+    store.commit(batch().create("a", "").with_fence(&lease)).await.unwrap();
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ async fn a_new_file_can_be_opened_concurrently() {
         .collect();
     let stores: Vec<Store> = openers.into_iter().map(|opener| opener.join().unwrap()).collect();
     for (store, number) in stores.iter().zip(1..) {
-        let written = store.commit(batch().put("a", "")).await.unwrap();
-        assert_eq!(written[0].version, number);
+        let results = store.commit(batch().put("a", "")).await.unwrap();
+        assert_eq!(results[0].version, number);
     }
 }

@@ -134,11 +134,11 @@ impl<'a> Selector<'a> {
         };
         let sets: Vec<_> = fields.iter().map(|field| &field.selection_set).collect();
         let part = |(key, fields): (&str, Vec<&'a Field>)| {
-            let what = match fields.first().map_or("", |field| &field.name) {
+            let kind = match fields.first().map_or("", |field| &field.name) {
                 "__typename" => SelectedKind::Typename(name),
                 field => SelectedKind::Member(field, self.shape(name, &fields)),
             };
-            SelectedMember { key: quoted(key), what }
+            SelectedMember { key: quoted(key), what: kind }
         };
         SelectedShape::Object(self.fields(&sets).into_iter().map(part).collect())
     }

@@ -31,8 +31,8 @@ async fn updates_a_buyer() {
     update.as_object_mut().unwrap().retain(|name, _| !["id", "joined"].contains(&name.as_str()));
     assert_eq!(api.send("PUT", "/buyers/4", &update.to_string()).await.json(), buyer);
     assert_eq!(api.get("/buyers/4").await, buyer);
-    let taken = api.send("PUT", "/buyers/5", &update.to_string()).await;
-    assert_eq!((taken.status.as_u16(), &taken.json()["code"]), (409, &json!("conflict")));
+    let reply = api.send("PUT", "/buyers/5", &update.to_string()).await;
+    assert_eq!((reply.status.as_u16(), &reply.json()["code"]), (409, &json!("conflict")));
     assert_eq!(api.send("PUT", "/buyers/101", &update.to_string()).await.status, 404);
 }
 

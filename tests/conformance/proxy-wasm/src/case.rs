@@ -65,14 +65,14 @@ impl ConformanceCase {
     /// Returns the known different behaviour of a host, merged with the row's expectations, and its reason.
     pub(crate) fn known_difference(&self, host: HostKind) -> Option<(ExpectedResults, &str)> {
         let difference = self.row.difference(host, self.module)?;
-        let (common, own) = (self.expected().clone(), difference.expected.clone());
+        let (common, results) = (self.expected().clone(), difference.expected.clone());
         let both = ExpectedResults {
-            exchange: own.exchange.or(common.exchange),
-            seen: own.seen.or(common.seen),
-            unseen: own.unseen.or(common.unseen),
-            log: own.log.or(common.log),
-            never: own.never.or(common.never),
-            metrics: own.metrics.or(common.metrics),
+            exchange: results.exchange.or(common.exchange),
+            seen: results.seen.or(common.seen),
+            unseen: results.unseen.or(common.unseen),
+            log: results.log.or(common.log),
+            never: results.never.or(common.never),
+            metrics: results.metrics.or(common.metrics),
         };
         Some((both, &difference.why))
     }

@@ -57,15 +57,15 @@ struct ServiceAnswers {
 impl ConformanceService {
     pub(crate) async fn start(row: &ConformanceRow, id: &str, log: &Arc<ModuleLog>) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let (address, came) = (listener.local_addr()?, Arc::default());
+        let (address, requests) = (listener.local_addr()?, Arc::default());
         let answers = Arc::new(ServiceAnswers {
             prefix: format!("/{id}"),
             by_path: row.service.clone(),
-            received: Arc::clone(&came),
+            received: Arc::clone(&requests),
             log: Arc::clone(log),
         });
         tokio::spawn(accept_connections(listener, answers));
-        Ok(Self { address, received: came })
+        Ok(Self { address, received: requests })
     }
 
     /// Returns all requests received so far.
@@ -94,7 +94,7 @@ impl ServiceAnswers {
         let path = path.strip_prefix(&self.prefix).unwrap_or(&path).to_owned();
         let answer = self.by_path.get(&path).cloned();
         let (head, body) = request.into_parts();
-        let mut came = ReceivedRequest {
+        let mut received_request = ReceivedRequest {
             method: head.method.to_string(),
             path,
             headers: head.headers,
@@ -102,13 +102,13 @@ impl ServiceAnswers {
             trailers: HeaderMap::new(),
         };
         if answer.as_ref().is_some_and(|answer| answer.echo) {
-            self.record(came);
+            self.record(received_request);
             return Ok(response(&answer.unwrap_or_default(), body.boxed()));
         }
         let whole = body.collect().await?;
-        came.trailers = whole.trailers().cloned().unwrap_or_default();
-        came.body = String::from_utf8_lossy(&whole.to_bytes()).into_owned();
-        self.record(came);
+        received_request.trailers = whole.trailers().cloned().unwrap_or_default();
+        received_request.body = String::from_utf8_lossy(&whole.to_bytes()).into_owned();
+        self.record(received_request);
         let Some(answer) = answer else {
             return Ok(Response::new(Full::from("hello").map_err(|never| match never {}).boxed()));
         };
@@ -121,9 +121,9 @@ impl ServiceAnswers {
         Ok(response(&answer, self.body(answer.clone())))
     }
 
-    fn record(&self, came: ReceivedRequest) {
+    fn record(&self, request: ReceivedRequest) {
         if let Ok(mut all) = self.received.lock() {
-            all.push(came);
+            all.push(request);
         }
     }
 

@@ -97,14 +97,14 @@ async fn compare(
             problems.push(format!("logged, and must not be: {line}"));
         }
     }
-    let came = case.service.received_requests();
-    for seen in expected.seen.iter().flatten() {
-        if !came.iter().any(|came| matches_request(case, seen, came)) {
-            problems.push(format!("the service saw no such request: {seen:?}; but {came:?}"));
+    let requests = case.service.received_requests();
+    for request in expected.seen.iter().flatten() {
+        if !requests.iter().any(|received_request| matches_request(case, request, received_request)) {
+            problems.push(format!("the service saw no such request: {request:?}; but {requests:?}"));
         }
     }
     for path in expected.unseen.iter().flatten() {
-        if came.iter().any(|came| came.path == *path) {
+        if requests.iter().any(|came| came.path == *path) {
             problems.push(format!("the service saw a request for {path}"));
         }
     }
@@ -166,14 +166,18 @@ fn compare_headers(
     problems
 }
 
-fn matches_request(case: &ConformanceCase, seen: &ExpectedRequest, came: &ReceivedRequest) -> bool {
-    let trailers = seen.trailers.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
-    log::matches_wildcard(&case.fill_placeholders(&seen.path), &came.path)
-        && seen.method.as_ref().is_none_or(|method| *method == came.method)
-        && compare_headers(case, "header", &seen.headers, &came.headers).is_empty()
-        && seen
+fn matches_request(
+    case: &ConformanceCase,
+    request: &ExpectedRequest,
+    received_request: &ReceivedRequest,
+) -> bool {
+    let trailers = request.trailers.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
+    log::matches_wildcard(&case.fill_placeholders(&request.path), &received_request.path)
+        && request.method.as_ref().is_none_or(|method| *method == received_request.method)
+        && compare_headers(case, "header", &request.headers, &received_request.headers).is_empty()
+        && request
             .body
             .as_ref()
-            .is_none_or(|body| log::matches_wildcard(&case.fill_placeholders(body), &came.body))
-        && compare_headers(case, "trailer", &trailers, &came.trailers).is_empty()
+            .is_none_or(|body| log::matches_wildcard(&case.fill_placeholders(body), &received_request.body))
+        && compare_headers(case, "trailer", &trailers, &received_request.trailers).is_empty()
 }

@@ -29,8 +29,8 @@ fn parse_document(answer: &Value) -> Value {
 #[tokio::test]
 async fn pages_of_a_listed_origin_read_answers_timings_and_errors() {
     let page = BrowserPage::new().await;
-    let house = start_gateway(&page.origin()).await;
-    let report = page.open(PAGE_SCRIPT, house.gateway.address).await;
+    let gateway = start_gateway(&page.origin()).await;
+    let report = page.open(PAGE_SCRIPT, gateway.gateway.address).await;
 
     for case in ["query", "method"] {
         let answer = &report[case];
@@ -65,15 +65,15 @@ async fn pages_of_a_listed_origin_read_answers_timings_and_errors() {
 
 #[tokio::test]
 async fn pages_of_other_origins_read_and_run_nothing() {
-    let (listed, page) = (BrowserPage::new().await, BrowserPage::new().await);
-    let house = start_gateway(&listed.origin()).await;
-    let report = page.open(PAGE_SCRIPT, house.gateway.address).await;
+    let (browser_page, page) = (BrowserPage::new().await, BrowserPage::new().await);
+    let gateway = start_gateway(&browser_page.origin()).await;
+    let report = page.open(PAGE_SCRIPT, gateway.gateway.address).await;
     let cases = report.as_object().expect("a report");
     assert_eq!(cases.len(), 11, "{report:#}");
     for (case, answer) in cases {
         assert_eq!(answer, &json!({ "refused": "TypeError" }), "{case}");
     }
-    assert_eq!(house.upstream.hits("/json"), 0, "a program ran");
+    assert_eq!(gateway.upstream.hits("/json"), 0, "a program ran");
 }
 
 /// Starts a gateway for programs that pages of this origin send with the library.
@@ -92,10 +92,10 @@ async fn start_program_gateway(origin: &str) -> TestGateway {
 #[tokio::test]
 async fn the_client_library_returns_answers_and_errors_across_origins() {
     let page = BrowserPage::new().await;
-    let house = start_program_gateway(&page.origin()).await;
+    let gateway = start_program_gateway(&page.origin()).await;
     let script = include_str!("client.js");
     let report =
-        page.open_until(script, house.gateway.address, house.upstream.wait_for_request("/hang")).await;
+        page.open_until(script, gateway.gateway.address, gateway.upstream.wait_for_request("/hang")).await;
 
     for (case, answer) in [
         ("called", json!(3)),
@@ -134,17 +134,17 @@ async fn the_client_library_returns_answers_and_errors_across_origins() {
         (&json!("AbortError"), &json!(false)),
         "{cancelled:#}"
     );
-    house.upstream.wait_for_close("/hang").await;
+    gateway.upstream.wait_for_close("/hang").await;
 }
 
 #[tokio::test]
 async fn pages_read_deduplicated_and_compressed_answers() {
     let page = BrowserPage::new().await;
-    let house = start_program_gateway(&page.origin()).await;
-    let report = page.open(include_str!("encoded.js"), house.gateway.address).await;
+    let gateway = start_program_gateway(&page.origin()).await;
+    let report = page.open(include_str!("encoded.js"), gateway.gateway.address).await;
     let person = json!({ "name": "Grace Hopper", "of": "Yale" });
     assert_eq!(report, json!({ "length": 300, "last": person, "isOne": true }));
-    let line = house.gateway.wait_for_log(|line| line.contains(r#""method":"POST","path":"/query""#)).await;
+    let line = gateway.gateway.wait_for_log(|line| line.contains(r#""method":"POST","path":"/query""#)).await;
     let line: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
     // The 300 references take eight bytes each.
     assert!(line["bytes_sent"].as_u64().is_some_and(|sent| sent < 1000), "{line}");
@@ -153,13 +153,13 @@ async fn pages_read_deduplicated_and_compressed_answers() {
 #[tokio::test]
 async fn the_client_library_sends_a_program_again_only_on_request() {
     let page = BrowserPage::new().await;
-    let house = start_program_gateway(&page.origin()).await;
-    let report = page.open(include_str!("tokens.js"), house.gateway.address).await;
+    let gateway = start_program_gateway(&page.origin()).await;
+    let report = page.open(include_str!("tokens.js"), gateway.gateway.address).await;
     assert_eq!(report["answers"], json!([3, 7, 11, 15, 10, 1, 2]), "{report:#}");
 
     let input = r#"{"a":1,"b":2}"#.len();
     let whole = input + "export default ({ a, b }) => a + b".len();
-    let seen: Vec<_> = report["sent"].as_array().into_iter().flatten().collect();
+    let values: Vec<_> = report["sent"].as_array().into_iter().flatten().collect();
     let expected = [
         ("code", whole),
         ("code;token=", input),
@@ -171,7 +171,7 @@ async fn the_client_library_sends_a_program_again_only_on_request() {
         ("code", whole),
         ("code;token=", input),
     ];
-    assert_eq!(seen, expected.map(|(cache, length)| json!([cache, length])).iter().collect::<Vec<_>>());
+    assert_eq!(values, expected.map(|(cache, length)| json!([cache, length])).iter().collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -186,8 +186,8 @@ async fn the_client_library_calls_stored_programs_by_name_and_version() {
         page.origin()
     );
     let files = &[("queries/next.js", "export default ({ n }) => Number(n) + 1")];
-    let house = TestGateway::start_with_files(&routes, files).await;
-    let report = page.open(include_str!("stored.js"), house.gateway.address).await;
-    let gone = json!({ "ours": true, "status": 404 });
-    assert_eq!(report, json!({ "post": 2, "get": 3, "query": 4, "version": 5, "gone": gone }));
+    let gateway = TestGateway::start_with_files(&routes, files).await;
+    let report = page.open(include_str!("stored.js"), gateway.gateway.address).await;
+    let value = json!({ "ours": true, "status": 404 });
+    assert_eq!(report, json!({ "post": 2, "get": 3, "query": 4, "version": 5, "gone": value }));
 }

@@ -95,10 +95,11 @@ async fn page_url(port: u16) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn graphiql_shows_the_schema_and_runs_a_query() {
-    let served = GraphqlGateway::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
+    let graphql_gateway =
+        GraphqlGateway::new("  - { path: /graphql, graphql: { services: [agents] } }\n", &[]).await;
     let folder = tempfile::tempdir().expect("a folder");
     let query = "%7B%20agent(id%3A%202)%20%7B%20name%20%7D%20%7D";
-    let url = format!("{}#query={query}", served.url("/graphql"));
+    let url = format!("{}#query={query}", graphql_gateway.url("/graphql"));
     let mut browser = start_chromium("about:blank", folder.path(), &["--remote-debugging-port=0"]);
     let port = devtools_port(&folder.path().join("profile"), &mut browser).await;
     let page = page_url(port).await;
@@ -116,8 +117,8 @@ async fn graphiql_shows_the_schema_and_runs_a_query() {
                 "$('.graphiql-execute-button').click();
                  return (await until(() => $('.graphiql-response .CodeMirror-code')?.innerText.includes('Bob') && $('.graphiql-response .CodeMirror-code'))).innerText;",
             );
-            let outside = page.evaluate("return performance.getEntriesByType('resource').map((entry) => entry.name);");
-            (answer, schema, outside)
+            let value = page.evaluate("return performance.getEntriesByType('resource').map((entry) => entry.name);");
+            (answer, schema, value)
         })
         .await
         .expect("no panic")
@@ -129,7 +130,7 @@ async fn graphiql_shows_the_schema_and_runs_a_query() {
         schema.as_str().is_some_and(|schema| schema.contains("rename") || schema.contains("agent")),
         "{schema}"
     );
-    let gateway = served.url("/");
+    let gateway = graphql_gateway.url("/");
     for name in outside.as_array().into_iter().flatten().filter_map(Value::as_str) {
         assert!(name.starts_with(&gateway) || name.starts_with("data:"), "{name} is from elsewhere");
     }

@@ -84,8 +84,8 @@ async fn test_reports_why_a_module_is_refused() {
         "{}",
         lossy_text(&missing.stderr)
     );
-    let wrong =
+    let output =
         run_orfa(folder.path(), &["filter", "test", "m.wasm", "--config", "four", "--request", "GET"]).await;
-    assert_eq!(wrong.status.code(), Some(64));
-    assert!(lossy_text(&wrong.stderr).contains("(bad-request)"), "{}", lossy_text(&wrong.stderr));
+    assert_eq!(output.status.code(), Some(64));
+    assert!(lossy_text(&output.stderr).contains("(bad-request)"), "{}", lossy_text(&output.stderr));
 }

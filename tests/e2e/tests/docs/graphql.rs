@@ -51,9 +51,9 @@ async fn queries_have_the_documented_answers() {
     {
         let headers = [("content-type", "application/json")];
         let body = json!({ "query": query }).to_string();
-        let answered = http::request("POST", &format!("{}/graphql", gateway.url), &headers, body).await;
+        let response = http::request("POST", &format!("{}/graphql", gateway.url), &headers, body).await;
         let expected: Value = serde_json::from_str(answer).expect("JSON");
-        assert_eq!(answered.expect("an answer").json(), expected, "{query}");
+        assert_eq!(response.expect("an answer").json(), expected, "{query}");
         count += 1;
     }
     assert!(count > 0, "the page shows no query");

@@ -250,9 +250,9 @@ async fn random_queries_match_a_single_server_over_the_same_rows() {
         let mut node = Command::new("node");
         node.arg(&script).arg(format!("{}{route}", market.gateway.url)).args(&services);
         node.args([set("ORFA_SEED", "8"), set("ORFA_DOCUMENTS", "250")]).kill_on_drop(true);
-        let ended = with_timeout("Node's end", node.output()).await;
+        let output = with_timeout("Node's end", node.output()).await;
         let ended =
-            ended.unwrap_or_else(|error| panic!("node is required: {error}; run `scripts/setup test`"));
+            output.unwrap_or_else(|error| panic!("node is required: {error}; run `scripts/setup test`"));
         let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
         assert!(ended.status.success(), "{route}:\n{out}{err}");
     }

@@ -49,8 +49,8 @@ async fn handle_request(
     let path = decode_path(head.uri.path_and_query().map_or("", |path| path.as_str()));
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let is_known = |known: &Value| {
-        known["method"] == *head.method.as_str() && known["path"] == *path && known["body"] == body
+    let is_known = |value: &Value| {
+        value["method"] == *head.method.as_str() && value["path"] == *path && value["body"] == body
     };
     let known = recorded_answers().into_iter().enumerate().find(|(_, known)| is_known(known));
     let (status, answer) = match known {
@@ -90,19 +90,20 @@ async fn the_strapi_examples_queries_match_recorded_answers() {
         .replace("cpu: 50ms", "cpu: 10s")
         .replace("timeout: 10s", "timeout: 30s");
     let gateway = GatewayProcess::start(orfa_binary(), &config).await;
-    let known = recorded_answers();
+    let values = recorded_answers();
     let titles = |list: &Value| -> Vec<Value> {
         list.as_array().into_iter().flatten().map(|article| article["title"].clone()).collect()
     };
-    let categories = known[0]["answer"]["data"].as_array().expect("categories").iter();
+    let categories = values[0]["answer"]["data"].as_array().expect("categories").iter();
     let categories: Vec<_> = categories
         .map(|category| json!({ "name": category["name"], "articles": titles(&category["articles"]) }))
         .collect();
-    let written = known.iter().find(|known| known["method"] == "PUT").expect("a write");
-    let tag = written["path"].as_str().and_then(|path| path.strip_prefix("/api/tags/")).expect("a tag");
+    let value = values.iter().find(|known| known["method"] == "PUT").expect("a write");
+    let tag = value["path"].as_str().and_then(|path| path.strip_prefix("/api/tags/")).expect("a tag");
     let input = json!({ "n": 2, "tag": tag }).to_string();
-    let articles =
-        known.iter().find(|known| known["path"].as_str().is_some_and(|path| path.contains("sort=published")));
+    let articles = values
+        .iter()
+        .find(|known| known["path"].as_str().is_some_and(|path| path.contains("sort=published")));
     let tagged = titles(&articles.expect("articles")["answer"]["data"]);
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/strapi/queries");
     for (query, expected) in
@@ -126,5 +127,5 @@ async fn the_strapi_examples_queries_match_recorded_answers() {
         }
     }
     let asked = asked.lock().expect("no panic");
-    assert_eq!(asked.len(), known.len(), "unused answers; requested: {asked:?}");
+    assert_eq!(asked.len(), values.len(), "unused answers; requested: {asked:?}");
 }

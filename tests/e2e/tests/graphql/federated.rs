@@ -67,7 +67,7 @@ services:
 
 #[tokio::test]
 async fn answers_over_precomposed_and_composed_supergraphs() {
-    let served = FederatedGateway::new().await;
+    let gateway = FederatedGateway::new().await;
     for path in ["/ready", "/composed"] {
         let query = r#"{ products { name shipping reviews { body product { name price } } } product(upc: "3") { name }
           latest { product { shipping } } }"#;
@@ -78,7 +78,7 @@ async fn answers_over_precomposed_and_composed_supergraphs() {
         ]);
         let data =
             json!({ "products": products, "product": null, "latest": { "product": { "shipping": 60 } } });
-        assert_eq!(served.send_query(path, query).await, json!({ "data": data }), "{path}");
+        assert_eq!(gateway.send_query(path, query).await, json!({ "data": data }), "{path}");
     }
     for (path, body, price) in [("/ready", "dear", 900), ("/composed", "cheap", 899)] {
         let mutation = format!(
@@ -87,23 +87,23 @@ async fn answers_over_precomposed_and_composed_supergraphs() {
         let data = json!({
             "price": { "price": price, "shipping": 60 }, "review": { "body": body, "product": { "name": "chair" } },
         });
-        assert_eq!(served.send_query(path, &mutation).await, json!({ "data": data }), "{path}");
+        assert_eq!(gateway.send_query(path, &mutation).await, json!({ "data": data }), "{path}");
     }
-    let latest = served.send_query("/ready", "{ latest { body } }").await;
+    let latest = gateway.send_query("/ready", "{ latest { body } }").await;
     assert_eq!(latest, json!({ "data": { "latest": { "body": "cheap" } } }));
 }
 
 #[tokio::test]
 async fn invalid_supergraphs_are_refused_with_their_line() {
-    let served = FederatedGateway::new().await;
+    let gateway = FederatedGateway::new().await;
     for (was, is, code) in [
         ("requires: \"weight\"", "requires: \"nothing\"", "REQUIRES_INVALID_FIELDS"),
         ("key: \"upc\"", "key: \"upc {\"", "KEY_INVALID_FIELDS"),
         ("@join__type(graph: PRODUCTS", "@join__type(graph: NOBODY", "INVALID_GRAPHQL"),
     ] {
         let line = SUPERGRAPH.lines().position(|line| line.contains(was)).expect("a line") + 1;
-        served.gateway.replace_file("supergraph.graphql", &SUPERGRAPH.replacen(was, is, 1));
-        let ran = Command::new(orfa_binary()).arg("check").current_dir(served.gateway.directory()).output();
+        gateway.gateway.replace_file("supergraph.graphql", &SUPERGRAPH.replacen(was, is, 1));
+        let ran = Command::new(orfa_binary()).arg("check").current_dir(gateway.gateway.directory()).output();
         let ran = ran.await.expect("orfa runs");
         let told = String::from_utf8_lossy(&ran.stderr);
         let place = format!("supergraph.graphql:{line}:");

@@ -65,11 +65,12 @@ impl GraphqlGateway {
         let config = config(&upstream.url(), port, routes);
         let files: Vec<_> = files.iter().copied().chain([("up.yaml", ITEMS_OPENAPI)]).collect();
         let gateway = GatewayProcess::start_with(orfa_binary(), &config, &files).await;
-        let served = Self { gateway, upstream, agents, port };
-        if served.agents.is_some() {
-            with_timeout("its schemas", async { while served.fetch_readyz().await.0 != 200 {} }).await;
+        let graphql_gateway = Self { gateway, upstream, agents, port };
+        if graphql_gateway.agents.is_some() {
+            with_timeout("its schemas", async { while graphql_gateway.fetch_readyz().await.0 != 200 {} })
+                .await;
         }
-        served
+        graphql_gateway
     }
 
     pub(crate) async fn start_agents(&mut self) {

@@ -12,18 +12,18 @@ use crate::support::{TestGateway, TestQuery, admin_url, fetch_metrics, metric_va
 async fn exposes_metrics_of_the_program_cache() {
     let routes =
         "  - { path: /query, query: { services: [up] } }\nadmin: 127.0.0.1:0\nruntime: { cache: 8KiB }";
-    let house = TestGateway::start(routes).await;
+    let gateway = TestGateway::start(routes).await;
     for _ in 0..2 {
-        house.expect_text(TestQuery::javascript("export default () => 1")).await;
+        gateway.expect_text(TestQuery::javascript("export default () => 1")).await;
     }
-    let text = fetch_metrics(&house.gateway).await;
+    let text = fetch_metrics(&gateway.gateway).await;
     assert_eq!(metric_value(&text, "orfa_program_cache_misses_total"), 1, "{text}");
     assert_eq!(metric_value(&text, "orfa_program_cache_hits_total"), 1, "{text}");
     assert_eq!(metric_value(&text, "orfa_program_cache_items"), 1, "{text}");
     for number in 0..20 {
-        house.expect_text(TestQuery::javascript(&format!("export default () => {number}"))).await;
+        gateway.expect_text(TestQuery::javascript(&format!("export default () => {number}"))).await;
     }
-    let text = fetch_metrics(&house.gateway).await;
+    let text = fetch_metrics(&gateway.gateway).await;
     assert!(metric_value(&text, "orfa_program_cache_evictions_total") > 0, "{text}");
     assert!(metric_value(&text, "orfa_program_cache_bytes") <= 8 << 10, "{text}");
 }
@@ -37,13 +37,13 @@ admin: 127.0.0.1:0
 
 #[tokio::test]
 async fn counts_requests_by_configured_route_and_never_by_client_data() {
-    let house = TestGateway::start(ROUTES).await;
-    house.expect_text(TestQuery::javascript("export default () => 1")).await;
+    let gateway = TestGateway::start(ROUTES).await;
+    gateway.expect_text(TestQuery::javascript("export default () => 1")).await;
     for (method, path) in [("GET", "/up/json"), ("BREW", "/up/echo"), ("GET", "/dead"), ("GET", "/no/such")] {
-        let url = format!("{}{path}?secret=hush", house.gateway.url);
+        let url = format!("{}{path}?secret=hush", gateway.gateway.url);
         http::request(method, &url, &[], "").await.expect("an answer");
     }
-    let text = fetch_metrics(&house.gateway).await;
+    let text = fetch_metrics(&gateway.gateway).await;
     for line in [
         r#"orfa_requests_total{route="/query",handler="query",method="POST",status="2xx"} 1"#,
         r#"orfa_requests_total{route="/up/*",handler="proxy",method="GET",status="2xx"} 1"#,
@@ -103,26 +103,26 @@ fn assert_well_formed(text: &str) {
 
 #[tokio::test]
 async fn readyz_reports_draining_while_a_request_is_in_flight() {
-    let mut house = TestGateway::start(ROUTES).await;
-    let admin = admin_url(&house.gateway).await;
+    let mut gateway = TestGateway::start(ROUTES).await;
+    let admin = admin_url(&gateway.gateway).await;
     assert_eq!(get(&format!("{admin}/healthz")).await, (200, json!({ "status": "alive" })));
     assert_eq!(get(&format!("{admin}/readyz")).await, (200, json!({ "status": "ready" })));
-    let url = format!("{}/up/hang", house.gateway.url);
+    let url = format!("{}/up/hang", gateway.gateway.url);
     let waiting = tokio::spawn(async move { http::request("GET", &url, &[], "").await.map(drop) });
-    house.upstream.wait_for_request("/hang").await;
-    house.gateway.request_shutdown();
-    house.gateway.wait_for_log(|line| line.contains("leaving")).await.expect("a log line about leaving");
+    gateway.upstream.wait_for_request("/hang").await;
+    gateway.gateway.request_shutdown();
+    gateway.gateway.wait_for_log(|line| line.contains("leaving")).await.expect("a log line about leaving");
     let (status, document) = get(&format!("{admin}/readyz")).await;
     assert_eq!((status, &document["status"]), (503, &json!("draining")), "{document}");
     assert_eq!(get(&format!("{admin}/healthz")).await.0, 200);
     waiting.abort();
-    assert!(house.gateway.terminate().await.success());
+    assert!(gateway.gateway.terminate().await.success());
 }
 
 #[tokio::test]
 async fn the_admin_listener_is_read_only_and_rejects_foreign_hosts() {
-    let house = TestGateway::start(ROUTES).await;
-    let admin = admin_url(&house.gateway).await;
+    let gateway = TestGateway::start(ROUTES).await;
+    let admin = admin_url(&gateway.gateway).await;
     let ask = async |method: &str, path: &str, host: &[(&str, &str)]| {
         http::request(method, &format!("{admin}{path}"), host, "").await.expect("an answer")
     };
@@ -147,7 +147,7 @@ async fn the_admin_listener_is_read_only_and_rejects_foreign_hosts() {
         let answer = http::send_raw(address, bad.as_bytes()).await.unwrap_or_default();
         assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
-    house.expect_text(TestQuery::javascript("export default () => 1")).await;
+    gateway.expect_text(TestQuery::javascript("export default () => 1")).await;
     assert_eq!(get(&format!("{admin}/healthz")).await.0, 200);
 }
 

@@ -70,11 +70,11 @@ async fn run_calls(gateways: &[GatewayProcess], order: &str, options: &str, call
         &calls,
     ]);
     node.args(gateways.iter().map(|gateway| &gateway.url)).kill_on_drop(true);
-    let ended = with_timeout("Node's end", node.output()).await.expect("node is required");
-    let (out, err) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
-    assert!(ended.status.success(), "{order} {options}: {out}{err}");
-    let told: serde_json::Value = serde_json::from_str(&out).expect("JSON");
-    let number = |name: &str| told[name].as_u64().and_then(|number| usize::try_from(number).ok());
+    let output = with_timeout("Node's end", node.output()).await.expect("node is required");
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{order} {options}: {out}{err}");
+    let value: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let number = |name: &str| value[name].as_u64().and_then(|number| usize::try_from(number).ok());
     number("requests").zip(number("whole")).unwrap_or_else(|| panic!("{out}"))
 }
 

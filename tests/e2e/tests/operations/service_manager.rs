@@ -169,8 +169,8 @@ async fn ignores_sockets_for_another_process() {
     std::fs::write(&file, config).expect("written");
     let mut command = command_with_socket("1", &socket);
     let ended = command.args(["serve", "--config"]).arg(file).stderr(Stdio::piped()).spawn();
-    let ended = ended.expect("a process").wait_with_output().await.expect("an end");
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(70), "{said}");
+    let output = ended.expect("a process").wait_with_output().await.expect("an end");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(70), "{said}");
     assert!(said.contains("not-listening"), "{said}");
 }

@@ -39,15 +39,15 @@ fn trace_and_span_ids(traceparent: &Value) -> (String, String) {
 #[track_caller]
 fn span_named<'a>(spans: &'a [ReceivedSpan], name: &str) -> &'a ReceivedSpan {
     let mut found = spans.iter().filter(|span| span.name == name);
-    let one = found.next().unwrap_or_else(|| panic!("no {name} in {spans:#?}"));
+    let received_span = found.next().unwrap_or_else(|| panic!("no {name} in {spans:#?}"));
     assert!(found.next().is_none(), "two of {name} in {spans:#?}");
-    one
+    received_span
 }
 
 #[tokio::test]
 async fn a_query_continues_the_clients_trace_to_the_services() {
     let receiver = TraceReceiver::start().await;
-    let mut house = start_gateway(&receiver).await;
+    let mut gateway = start_gateway(&receiver).await;
     let program = "export default async (_, { up, dead }) => {
         const first = await up.get('/echo', { secret: 'hush' });
         await dead.get('/json').catch(() => 0);
@@ -55,11 +55,11 @@ async fn a_query_continues_the_clients_trace_to_the_services() {
     }";
     let query =
         TestQuery::javascript(program).header("traceparent", &traceparent()).header("tracestate", "a=1");
-    let seen: Value = serde_json::from_str(&house.expect_text(query).await).expect("JSON");
-    assert_eq!(seen["tracestate"], "a=1");
-    let (trace, span) = trace_and_span_ids(&seen["traceparent"]);
+    let value: Value = serde_json::from_str(&gateway.expect_text(query).await).expect("JSON");
+    assert_eq!(value["tracestate"], "a=1");
+    let (trace, span) = trace_and_span_ids(&value["traceparent"]);
     assert_eq!(trace, PARENT.0);
-    assert!(house.gateway.terminate().await.success());
+    assert!(gateway.gateway.terminate().await.success());
 
     let spans = receiver.spans(8).await;
     assert!(spans.iter().all(|span| span.trace_id == PARENT.0), "{spans:#?}");
@@ -85,21 +85,21 @@ async fn a_query_continues_the_clients_trace_to_the_services() {
 #[tokio::test]
 async fn a_proxied_request_is_traced_and_logged_with_its_trace() {
     let receiver = TraceReceiver::start().await;
-    let mut house = start_gateway(&receiver).await;
-    let url = format!("{}/up/echo?secret=hush", house.gateway.url);
+    let mut gateway = start_gateway(&receiver).await;
+    let url = format!("{}/up/echo?secret=hush", gateway.gateway.url);
     let headers = [("traceparent", "00-malformed-01"), ("tracestate", "a=1")];
     let answer = http::request("GET", &url, &headers, "").await.expect("an answer");
     let (trace, span) = trace_and_span_ids(&answer.json()["headers"]["traceparent"]);
     assert_eq!(answer.json()["headers"]["tracestate"], Value::Null, "it belongs to an invalid trace");
     let line =
-        house.gateway.wait_for_log(|line| line.contains(r#""path":"/up/echo""#)).await.expect("a line");
+        gateway.gateway.wait_for_log(|line| line.contains(r#""path":"/up/echo""#)).await.expect("a line");
     let line: Value = serde_json::from_str(&line).expect("JSON");
     assert_eq!(
         (&line["trace_id"], &line["service"], &line["upstream_status"]),
         (&trace.clone().into(), &"up".into(), &200.into())
     );
     assert!(line["upstream_ms"].is_number() && !line.to_string().contains("hush"), "{line}");
-    assert!(house.gateway.terminate().await.success());
+    assert!(gateway.gateway.terminate().await.success());
     let spans = receiver.spans(3).await;
     let request = span_named(&spans, "GET /up/*");
     assert_eq!((&request.trace_id, &*request.parent_id), (&trace, ""));

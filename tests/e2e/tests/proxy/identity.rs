@@ -72,41 +72,41 @@ fn assert_refused(response: &TestResponse, status: u16, code: &str) {
 
 #[tokio::test]
 async fn a_key_grants_only_its_rights_and_is_forwarded_only_if_configured() {
-    let house = IdentityGateway::new().await;
-    let seen = house.get("/up/echo", KEY).await;
-    assert_eq!(seen.status, 200);
-    assert!(!seen.text().contains(KEY), "the service saw the key: {}", seen.text());
-    assert_eq!(house.get("/told/echo", KEY).await.json()["headers"]["x-api-key"], KEY);
-    assert_refused(&house.get("/secret/echo", KEY).await, 403, "service-forbidden");
-    let posted = house.send("POST", "/up/echo", &[("x-api-key", KEY)], "x").await;
+    let gateway = IdentityGateway::new().await;
+    let response = gateway.get("/up/echo", KEY).await;
+    assert_eq!(response.status, 200);
+    assert!(!response.text().contains(KEY), "the service saw the key: {}", response.text());
+    assert_eq!(gateway.get("/told/echo", KEY).await.json()["headers"]["x-api-key"], KEY);
+    assert_refused(&gateway.get("/secret/echo", KEY).await, 403, "service-forbidden");
+    let posted = gateway.send("POST", "/up/echo", &[("x-api-key", KEY)], "x").await;
     assert_refused(&posted, 403, "service-method-forbidden");
-    assert_eq!(house.upstream.hits("/echo"), 2);
+    assert_eq!(gateway.upstream.hits("/echo"), 2);
 }
 
 #[tokio::test]
 async fn programs_run_with_their_callers_rights() {
-    let house = IdentityGateway::new().await;
+    let gateway = IdentityGateway::new().await;
     let good = "export default async (_, { up }) => (await up.get('/json', { n: 3 })).length";
-    assert_eq!(house.run_program(KEY, good).await.text(), "3");
+    assert_eq!(gateway.run_program(KEY, good).await.text(), "3");
     let forbidden = "export default async (_, { secret }) => secret.get('/json')";
-    assert_refused(&house.run_program(KEY, forbidden).await, 403, "service-forbidden");
+    assert_refused(&gateway.run_program(KEY, forbidden).await, 403, "service-forbidden");
     let method = "export default async (_, { up }) => up.post('/echo', {})";
-    assert_refused(&house.run_program(KEY, method).await, 403, "service-method-forbidden");
+    assert_refused(&gateway.run_program(KEY, method).await, 403, "service-method-forbidden");
     let calls =
         "export default async (_, { up }) => { for (const n of [1, 2, 3]) await up.get('/json', { n }) }";
-    assert_refused(&house.run_program(KEY, calls).await, 422, "limit-calls");
+    assert_refused(&gateway.run_program(KEY, calls).await, 422, "limit-calls");
 }
 
 #[tokio::test]
 async fn rejects_bad_credentials_with_cors_headers() {
-    let house = IdentityGateway::new().await;
-    assert_refused(&house.get("/up/echo", "wrong").await, 401, "key-unknown");
-    assert_refused(&house.get("/open/echo", "wrong").await, 401, "key-unknown");
-    let missing = house.send("GET", "/up/echo", &[("origin", "https://shop.example")], "").await;
+    let gateway = IdentityGateway::new().await;
+    assert_refused(&gateway.get("/up/echo", "wrong").await, 401, "key-unknown");
+    assert_refused(&gateway.get("/open/echo", "wrong").await, 401, "key-unknown");
+    let missing = gateway.send("GET", "/up/echo", &[("origin", "https://shop.example")], "").await;
     assert_refused(&missing, 401, "credentials-missing");
     assert!(missing.header("www-authenticate").starts_with("ApiKey"));
     assert_eq!(missing.header("access-control-allow-origin"), "https://shop.example");
-    let two = house.send("GET", "/up/echo", &[("x-api-key", KEY), ("x-api-key", KEY)], "").await;
+    let two = gateway.send("GET", "/up/echo", &[("x-api-key", KEY), ("x-api-key", KEY)], "").await;
     assert_refused(&two, 400, "credentials-several");
     let asking = [
         ("origin", "https://shop.example"),
@@ -114,48 +114,48 @@ async fn rejects_bad_credentials_with_cors_headers() {
         ("access-control-request-headers", "x-api-key"),
     ];
     assert_eq!(
-        house.send("OPTIONS", "/up/echo", &asking, "").await.status,
+        gateway.send("OPTIONS", "/up/echo", &asking, "").await.status,
         204,
         "a preflight has no credentials"
     );
-    assert_eq!(house.upstream.hits("/echo"), 0);
+    assert_eq!(gateway.upstream.hits("/echo"), 0);
 }
 
 #[tokio::test]
 async fn limits_requests_per_caller_and_sends_retry_after() {
-    let house = IdentityGateway::new().await;
+    let gateway = IdentityGateway::new().await;
     for _ in 0..3 {
-        assert_eq!(house.send("GET", "/open/echo", &[], "").await.status, 200);
+        assert_eq!(gateway.send("GET", "/open/echo", &[], "").await.status, 200);
     }
-    let answer = house.send("GET", "/open/echo", &[], "").await;
+    let answer = gateway.send("GET", "/open/echo", &[], "").await;
     assert_refused(&answer, 429, "rate-requests");
     let wait: u64 = answer.header("retry-after").parse().expect("seconds");
     assert!((1..=1200).contains(&wait), "{wait}");
-    assert_eq!(house.get("/open/echo", KEY).await.status, 200, "other callers are not affected");
+    assert_eq!(gateway.get("/open/echo", KEY).await.status, 200, "other callers are not affected");
 }
 
 #[tokio::test]
 async fn limits_cpu_time_per_caller() {
-    let house = IdentityGateway::new().await;
+    let gateway = IdentityGateway::new().await;
     let busy = "export default () => { for (let i = 0; i < 3e5; i++); return 1 }";
-    assert_eq!(house.run_program(SLOW_KEY, busy).await.text(), "1");
-    let answer = house.run_program(SLOW_KEY, busy).await;
+    assert_eq!(gateway.run_program(SLOW_KEY, busy).await.text(), "1");
+    let answer = gateway.run_program(SLOW_KEY, busy).await;
     assert_refused(&answer, 429, "rate-cpu");
     assert!(answer.header("retry-after").parse::<u64>().is_ok_and(|wait| wait > 1));
-    assert_eq!(house.run_program(KEY, busy).await.text(), "1");
+    assert_eq!(gateway.run_program(KEY, busy).await.text(), "1");
 }
 
 #[tokio::test]
 async fn concurrency_counts_until_the_last_byte() {
-    let house = IdentityGateway::new().await;
-    let mut first = HeldConnection::open(&house.gateway.url).await.expect("a connection");
+    let gateway = IdentityGateway::new().await;
+    let mut first = HeldConnection::open(&gateway.gateway.url).await.expect("a connection");
     let under_way =
         tokio::spawn(async move { first.request("GET", "/up/hang", &[("x-api-key", SLOW_KEY)], "").await });
-    house.upstream.wait_for_request("/hang").await;
-    assert_refused(&house.get("/up/echo", SLOW_KEY).await, 429, "rate-at-once");
+    gateway.upstream.wait_for_request("/hang").await;
+    assert_refused(&gateway.get("/up/echo", SLOW_KEY).await, 429, "rate-at-once");
     under_way.abort();
     let again = async {
-        while house.get("/up/echo", SLOW_KEY).await.status != 200 {
+        while gateway.get("/up/echo", SLOW_KEY).await.status != 200 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -164,11 +164,11 @@ async fn concurrency_counts_until_the_last_byte() {
 
 #[tokio::test]
 async fn the_log_contains_callers_but_no_keys() {
-    let house = IdentityGateway::new().await;
-    house.get("/up/echo", KEY).await;
-    house.get("/up/echo", "a-wrong-key-that-somebody-sends").await;
-    let line = house.gateway.wait_for_log(|line| line.contains("\"status\":401")).await.expect("a line");
-    let log = house.gateway.log_lines();
+    let gateway = IdentityGateway::new().await;
+    gateway.get("/up/echo", KEY).await;
+    gateway.get("/up/echo", "a-wrong-key-that-somebody-sends").await;
+    let line = gateway.gateway.wait_for_log(|line| line.contains("\"status\":401")).await.expect("a line");
+    let log = gateway.gateway.log_lines();
     let passed = log.iter().find(|line| line.contains("\"status\":200")).expect("a line");
     let passed: Value = serde_json::from_str(passed).expect("JSON");
     assert_eq!(passed["caller"], "shop");

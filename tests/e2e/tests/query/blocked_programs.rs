@@ -25,23 +25,23 @@ fn base64_digest(program: &str) -> String {
 }
 
 /// Reloads the gateway with one more line in its config.
-fn reload(house: &TestGateway, line: &str) {
-    let file = house.gateway.directory().join("orfa.yaml");
+fn reload(gateway: &TestGateway, line: &str) {
+    let file = gateway.gateway.directory().join("orfa.yaml");
     let text = std::fs::read_to_string(file).expect("a config");
     let kept: String =
         text.lines().filter(|line| !line.starts_with("programs:")).map(|line| format!("{line}\n")).collect();
-    house.gateway.replace_file("orfa.yaml", &format!("{kept}{line}\n"));
-    house.gateway.request_reload();
+    gateway.gateway.replace_file("orfa.yaml", &format!("{kept}{line}\n"));
+    gateway.gateway.request_reload();
 }
 
 /// Waits until the active config answers the program with this status.
-async fn wait_for_status(house: &TestGateway, status: u16) {
-    let answered = async { while TestQuery::javascript(PROGRAM).send(house).await.status != status {} };
+async fn wait_for_status(gateway: &TestGateway, status: u16) {
+    let answered = async { while TestQuery::javascript(PROGRAM).send(gateway).await.status != status {} };
     testkit::with_timeout("another config in force", answered).await;
 }
 
 /// Returns a query for each form of request that runs [`PROGRAM`] while it is not blocked.
-async fn request_forms(house: &TestGateway, signature: &str) -> Vec<(&'static str, TestQuery)> {
+async fn request_forms(gateway: &TestGateway, signature: &str) -> Vec<(&'static str, TestQuery)> {
     let whole = || TestQuery::javascript(PROGRAM);
     let mut ways = vec![
         ("sent", whole()),
@@ -56,12 +56,12 @@ async fn request_forms(house: &TestGateway, signature: &str) -> Vec<(&'static st
         ("stored, by GET", TestQuery::untyped("").method("GET").with_path("/query/bad")),
     ];
     for mode in ["code", "instance"] {
-        let answer = whole().header("orfa-cache", mode).send(house).await;
+        let answer = whole().header("orfa-cache", mode).send(gateway).await;
         let field = answer.header("orfa-cache").to_owned();
         let token = field.split(';').find(|part| part.starts_with("token=")).expect("a token").to_owned();
         let named =
             |by: &str| TestQuery::new("text/javascript", "{}").header("orfa-cache", &format!("{mode};{by}"));
-        let _warm = named(&token).send(house).await;
+        let _warm = named(&token).send(gateway).await;
         ways.push(("by token", named(&token)));
         ways.push(("by hash", named(&format!("hash=:{}:", base64_digest(PROGRAM)))));
     }
@@ -89,29 +89,29 @@ async fn sign_program() -> (String, String) {
 async fn no_form_of_request_runs_a_blocked_program_after_a_reload() {
     let (trust, signature) = sign_program().await;
     let files = &[("queries/bad.js", PROGRAM), ("queries/good.js", OTHER_PROGRAM)];
-    let house = TestGateway::start_with_files(&format!("{ROUTES}{trust}"), files).await;
-    let ways = request_forms(&house, &signature).await;
+    let gateway = TestGateway::start_with_files(&format!("{ROUTES}{trust}"), files).await;
+    let ways = request_forms(&gateway, &signature).await;
     for (way, query) in &ways {
-        let answer = query.clone().send(&house).await;
+        let answer = query.clone().send(&gateway).await;
         assert!(answer.status.is_success(), "{way}: {}", answer.text());
     }
-    reload(&house, &format!("programs: {{ blocked: ['{}'] }}", hex_digest(PROGRAM)));
-    wait_for_status(&house, 403).await;
+    reload(&gateway, &format!("programs: {{ blocked: ['{}'] }}", hex_digest(PROGRAM)));
+    wait_for_status(&gateway, 403).await;
     for (way, query) in &ways {
-        let answer = query.clone().send(&house).await;
+        let answer = query.clone().send(&gateway).await;
         assert_eq!(answer.status, 403, "{way}: {}", answer.text());
         let document: Value = assert_problem(&answer, 403, "program-blocked");
         assert_eq!(document["send_program"], Value::Null, "{way}: sending it again must not be suggested");
     }
-    let answer = house.expect_text(TestQuery::untyped("{}").with_path("/query/good")).await;
+    let answer = gateway.expect_text(TestQuery::untyped("{}").with_path("/query/good")).await;
     assert_eq!(
-        (&*answer, &*house.expect_text(TestQuery::javascript(OTHER_PROGRAM)).await),
+        (&*answer, &*gateway.expect_text(TestQuery::javascript(OTHER_PROGRAM)).await),
         ("other", "other")
     );
-    reload(&house, "");
-    wait_for_status(&house, 200).await;
+    reload(&gateway, "");
+    wait_for_status(&gateway, 200).await;
     for (way, query) in &ways {
-        let answer = query.clone().send(&house).await;
+        let answer = query.clone().send(&gateway).await;
         assert!(answer.status.is_success(), "{way}, open again: {}", answer.text());
     }
 }
@@ -121,13 +121,13 @@ async fn a_blocked_stored_program_is_not_compiled() {
     let broken = "export default (";
     let routes =
         format!("{ROUTES}programs: {{ blocked: ['{}'] }}\ntrust: {{}}\n", hex_digest(broken).to_uppercase());
-    let house = TestGateway::start_with_files(&routes, &[("queries/bad.js", "export default (")]).await;
+    let gateway = TestGateway::start_with_files(&routes, &[("queries/bad.js", "export default (")]).await;
     assert_problem(
-        &TestQuery::untyped("{}").with_path("/query/bad").send(&house).await,
+        &TestQuery::untyped("{}").with_path("/query/bad").send(&gateway).await,
         403,
         "program-blocked",
     );
-    assert_problem(&TestQuery::javascript(broken).send(&house).await, 403, "program-blocked");
+    assert_problem(&TestQuery::javascript(broken).send(&gateway).await, 403, "program-blocked");
 }
 
 #[tokio::test]

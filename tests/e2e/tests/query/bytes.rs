@@ -83,10 +83,10 @@ const OUTPUT_EXPRESSIONS: &[&str] = &[
 
 #[tokio::test]
 async fn every_view_outputs_exactly_its_own_bytes() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for view in VIEWS {
         for way in OUTPUT_EXPRESSIONS {
-            let answer = program(view, way).send(&house).await;
+            let answer = program(view, way).send(&gateway).await;
             assert_eq!(&*answer.body, visible_bytes(view), "{view} by {way}: {}", answer.text());
         }
     }
@@ -94,10 +94,10 @@ async fn every_view_outputs_exactly_its_own_bytes() {
 
 #[tokio::test]
 async fn views_of_shrunk_buffers_are_empty() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for view in SHRUNK_VIEWS {
         for way in OUTPUT_EXPRESSIONS {
-            let answer = program(view, way).send(&house).await;
+            let answer = program(view, way).send(&gateway).await;
             assert_eq!(&*answer.body, b"", "{view} by {way}: {}", answer.text());
         }
     }
@@ -105,7 +105,7 @@ async fn views_of_shrunk_buffers_are_empty() {
 
 #[tokio::test]
 async fn detached_buffers_are_rejected_instead_of_sent_empty() {
-    let house =
+    let gateway =
         TestGateway::start("  - { path: /write, query: { services: [up], methods: [GET, POST] } }").await;
     for view in DETACHED_VIEWS {
         for (way, code) in [
@@ -114,48 +114,48 @@ async fn detached_buffers_are_rejected_instead_of_sent_empty() {
             ("await up.post('/echo', VIEW)", "program-threw"),
             ("await up.fetch('/echo', { method: 'POST', body: VIEW })", "program-threw"),
         ] {
-            let document = house.expect_problem(program(view, way), 422, code).await;
+            let document = gateway.expect_problem(program(view, way), 422, code).await;
             let detail = document["detail"].as_str().unwrap_or_default();
             assert!(detail.contains("this ArrayBuffer is detached"), "{view} by {way}: {document}");
         }
-        assert_eq!(house.expect_text(program(view, "new TextDecoder().decode(VIEW)")).await, "", "{view}");
+        assert_eq!(gateway.expect_text(program(view, "new TextDecoder().decode(VIEW)")).await, "", "{view}");
     }
-    assert_eq!(house.upstream.hits("/echo"), 0, "a body was sent");
+    assert_eq!(gateway.upstream.hits("/echo"), 0, "a body was sent");
 }
 
 #[tokio::test]
 async fn posts_bytes_as_octet_stream() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for view in VIEWS {
         let way = "(({ headers, body }) => headers['content-type'] + ' ' + body.length)(await up.post('/echo', VIEW))";
         let told = format!("application/octet-stream {}", visible_bytes(view).len());
-        assert_eq!(house.expect_text(program(view, way)).await, told, "{view}");
+        assert_eq!(gateway.expect_text(program(view, way)).await, told, "{view}");
     }
 }
 
 #[tokio::test]
 async fn a_response_copies_the_bytes_it_is_created_from() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for change in ["all.fill(0)", "all.buffer.transfer()"] {
         for read in ["response", "await response.bytes()", "await whole(response)"] {
             let way =
                 format!("(async () => {{ const response = new Response(VIEW); {change}; return {read} }})()");
-            let answer = program("all.subarray(2, 6)", &way).send(&house).await;
+            let answer = program("all.subarray(2, 6)", &way).send(&gateway).await;
             assert_eq!(&*answer.body, [2, 3, 4, 5], "{change}, {read}: {}", answer.text());
         }
     }
     let mine = "(async () => { const response = new Response(VIEW); (await response.bytes()).fill(0); return response })()";
-    assert_eq!(&*program("all.subarray(2, 6)", mine).send(&house).await.body, [2, 3, 4, 5]);
+    assert_eq!(&*program("all.subarray(2, 6)", mine).send(&gateway).await.body, [2, 3, 4, 5]);
 }
 
 #[tokio::test]
 async fn only_genuine_buffers_and_views_count_as_bytes() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for fake in
         ["Object.create(ArrayBuffer.prototype)", "Object.create(DataView.prototype)", "{ __proto__: all }"]
     {
         let way = "(() => { try { return new Response(VIEW) && 'taken' } catch (e) { return e.name } })()";
-        assert_eq!(house.expect_text(program(fake, way)).await, "TypeError", "{fake}");
+        assert_eq!(gateway.expect_text(program(fake, way)).await, "TypeError", "{fake}");
     }
     let tampered = "(() => {
         Object.defineProperty(DataView.prototype, 'byteLength', { get: () => 1e9 });
@@ -164,13 +164,13 @@ async fn only_genuine_buffers_and_views_count_as_bytes() {
         return new Response(VIEW).bytes();
     })()";
     for view in ["new DataView(all.buffer, 2, 4)", "all.subarray(2, 6)"] {
-        assert_eq!(&*program(view, tampered).send(&house).await.body, [2, 3, 4, 5], "{view}");
+        assert_eq!(&*program(view, tampered).send(&gateway).await.body, [2, 3, 4, 5], "{view}");
     }
 }
 
 #[tokio::test]
 async fn url_search_params_delete_and_has_accept_a_value() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for (change, told) in [
         ("p.delete('a', '1')", "a=2&b=1&a=3"),
         ("p.delete('a', 1)", "a=2&b=1&a=3"),
@@ -182,19 +182,19 @@ async fn url_search_params_delete_and_has_accept_a_value() {
         let way = format!(
             "(() => {{ const p = new URLSearchParams('a=1&a=2&b=1&a=3'); {change}; return String(p) }})()"
         );
-        assert_eq!(house.expect_text(program("0", &way)).await, told, "{change}");
+        assert_eq!(gateway.expect_text(program("0", &way)).await, told, "{change}");
     }
     let has = "(() => { const p = new URLSearchParams('a=1&a=2');
         return [p.has('a', '2'), p.has('a', 2), p.has('a', '3'), p.has('b', '2'), p.has('a'), p.has('a', undefined)] })()";
-    assert_eq!(house.expect_text(program("0", has)).await, "[true,true,false,false,true,true]");
+    assert_eq!(gateway.expect_text(program("0", has)).await, "[true,true,false,false,true,true]");
     let texts = r"(() => { const p = new URLSearchParams({ 'a\ud800': '\0' });
         return [p.has('a\ufffd', '\0'), String(p), p.get('a\udc00').length] })()";
-    assert_eq!(house.expect_text(program("0", texts)).await, "[true,\"a%EF%BF%BD=%00\",1]");
+    assert_eq!(gateway.expect_text(program("0", texts)).await, "[true,\"a%EF%BF%BD=%00\",1]");
 }
 
 #[tokio::test]
 async fn get_random_values_throws_above_its_limit() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let way = "(() => { try { crypto.getRandomValues(new Uint8Array(65537)); return 'filled' } catch (e) { return e.name } })()";
-    assert_eq!(house.expect_text(program("0", way)).await, "RangeError");
+    assert_eq!(gateway.expect_text(program("0", way)).await, "RangeError");
 }

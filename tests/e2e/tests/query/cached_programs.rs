@@ -246,11 +246,11 @@ async fn cached_programs_obey_the_size_limit_of_each_route() {
 
 #[tokio::test]
 async fn a_restart_forgets_programs_without_a_cache_folder() {
-    let house = TestGateway::start(ROUTES).await;
+    let gateway = TestGateway::start(ROUTES).await;
     let (_, token, _) = parse_cache_header(
-        &TestQuery::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await,
+        &TestQuery::javascript(ADD).input("{}").header("orfa-cache", "code").send(&gateway).await,
     );
-    let next = house.gateway.start_successor(orfa_binary()).await;
+    let next = gateway.gateway.start_successor(orfa_binary()).await;
     let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];
     let answer = testkit::http::request("POST", &format!("{}/query", next.url), &headers, "").await;
     assert_problem(&answer.expect("an answer"), 409, "program-token-unknown");
@@ -258,13 +258,13 @@ async fn a_restart_forgets_programs_without_a_cache_folder() {
 
 #[tokio::test]
 async fn gateways_with_the_same_secret_accept_each_others_tokens() {
-    let house = TestGateway::start(&format!(
+    let gateway = TestGateway::start(&format!(
         "{ROUTES}runtime: {{ secret: a-long-secret-that-two-gateways-share }}\n"
     ))
     .await;
-    let next = house.gateway.start_successor(orfa_binary()).await;
+    let next = gateway.gateway.start_successor(orfa_binary()).await;
     let (_, token, _) = parse_cache_header(
-        &TestQuery::javascript(ADD).input("{}").header("orfa-cache", "code").send(&house).await,
+        &TestQuery::javascript(ADD).input("{}").header("orfa-cache", "code").send(&gateway).await,
     );
     let headers = [("content-type", "text/javascript"), ("orfa-cache", &*format!("code;token={token}"))];
     let answer = testkit::http::request("POST", &format!("{}/query", next.url), &headers, "").await;
@@ -274,7 +274,7 @@ async fn gateways_with_the_same_secret_accept_each_others_tokens() {
 
 #[tokio::test]
 async fn state_survives_a_run_only_in_instance_mode() {
-    let house = TestGateway::start(ROUTES).await;
+    let gateway = TestGateway::start(ROUTES).await;
     for (mode, expected) in [("", ["1", "1", "1"]), ("code", ["1", "1", "1"]), ("instance", ["1", "2", "3"])]
     {
         let mut cache = mode.to_owned();
@@ -285,7 +285,7 @@ async fn state_survives_a_run_only_in_instance_mode() {
                 (_, 0) => TestQuery::javascript(COUNT).input("{}").header("orfa-cache", &cache),
                 _ => cached_javascript(&cache, "{}"),
             };
-            let answer = query.send(&house).await;
+            let answer = query.send(&gateway).await;
             if run == 0 && !mode.is_empty() {
                 cache = format!("{mode};token={}", parse_cache_header(&answer).1);
             }
@@ -300,36 +300,36 @@ async fn state_survives_a_run_only_in_instance_mode() {
 
 /// Starts a session with its own instance. Returns the `ORFA-Cache` value that names it.
 async fn start_session(
-    house: &TestGateway,
+    gateway: &TestGateway,
     content_type: &str,
     program: impl Into<Vec<u8>>,
     input: &str,
 ) -> String {
     let query = TestQuery::new(content_type, program).input(input).header("orfa-cache", "instance");
-    let answer = query.send(house).await;
+    let answer = query.send(gateway).await;
     assert_eq!(parse_cache_header(&answer).0, "instance");
     format!("instance;token={}", parse_cache_header(&answer).1)
 }
 
 #[tokio::test]
 async fn an_instance_serves_one_session() {
-    let house = TestGateway::start(ROUTES).await;
-    let one = start_session(&house, "text/javascript", COUNT, "{}").await;
-    let two = start_session(&house, "text/javascript", COUNT, "{}").await;
-    assert_eq!(cached_javascript(&one, "{}").send(&house).await.text(), "2");
-    assert_eq!(cached_javascript(&one, "{}").send(&house).await.text(), "3");
-    assert_eq!(cached_javascript(&two, "{}").send(&house).await.text(), "2");
+    let gateway = TestGateway::start(ROUTES).await;
+    let one = start_session(&gateway, "text/javascript", COUNT, "{}").await;
+    let two = start_session(&gateway, "text/javascript", COUNT, "{}").await;
+    assert_eq!(cached_javascript(&one, "{}").send(&gateway).await.text(), "2");
+    assert_eq!(cached_javascript(&one, "{}").send(&gateway).await.text(), "3");
+    assert_eq!(cached_javascript(&two, "{}").send(&gateway).await.text(), "2");
 }
 
 #[tokio::test]
 async fn queued_runs_reuse_released_instances() {
-    let house = Arc::new(TestGateway::start(ROUTES).await);
+    let gateway = Arc::new(TestGateway::start(ROUTES).await);
     let works = "let runs = 0\nexport default () => { for (let i = 0; i < 20000; i++) runs += i % 2; return ++runs % 10000 }";
-    let named = start_session(&house, "text/javascript", works, "").await;
+    let named = start_session(&gateway, "text/javascript", works, "").await;
     let mut asked = JoinSet::new();
     for _ in 0..60 {
-        let (house, query) = (Arc::clone(&house), cached_javascript(&named, ""));
-        asked.spawn(async move { query.send(&house).await });
+        let (test_gateway, query) = (Arc::clone(&gateway), cached_javascript(&named, ""));
+        asked.spawn(async move { query.send(&test_gateway).await });
     }
     let answers = asked.join_all().await;
     let fresh = answers.iter().filter(|answer| parse_cache_header(answer).2 == "found").count();
@@ -338,51 +338,51 @@ async fn queued_runs_reuse_released_instances() {
 
 #[tokio::test]
 async fn instances_that_fail_exceed_a_limit_or_grow_are_discarded() {
-    let house = TestGateway::start(ROUTES).await;
-    let named = start_session(&house, "text/javascript", COUNT, "{}").await;
-    assert_eq!(cached_javascript(&named, "{}").send(&house).await.text(), "2");
-    assert_problem(&cached_javascript(&named, r#"{"fail":1}"#).send(&house).await, 422, "program-threw");
-    assert_eq!(cached_javascript(&named, "{}").send(&house).await.text(), "1", "after it threw");
+    let gateway = TestGateway::start(ROUTES).await;
+    let named = start_session(&gateway, "text/javascript", COUNT, "{}").await;
+    assert_eq!(cached_javascript(&named, "{}").send(&gateway).await.text(), "2");
+    assert_problem(&cached_javascript(&named, r#"{"fail":1}"#).send(&gateway).await, 422, "program-threw");
+    assert_eq!(cached_javascript(&named, "{}").send(&gateway).await.text(), "1", "after it threw");
     let spins = cached_javascript(&named, r#"{"fail":0}"#).limit("memory=700000");
-    assert_problem(&spins.send(&house).await, 422, "limit-memory");
-    assert_eq!(cached_javascript(&named, "{}").send(&house).await.text(), "1", "after it exceeded a limit");
-    assert_eq!(cached_javascript(&named, r#"{"grow":2000000}"#).send(&house).await.text(), "2");
-    assert_eq!(cached_javascript(&named, "{}").send(&house).await.text(), "1", "after it grew");
+    assert_problem(&spins.send(&gateway).await, 422, "limit-memory");
+    assert_eq!(cached_javascript(&named, "{}").send(&gateway).await.text(), "1", "after it exceeded a limit");
+    assert_eq!(cached_javascript(&named, r#"{"grow":2000000}"#).send(&gateway).await.text(), "2");
+    assert_eq!(cached_javascript(&named, "{}").send(&gateway).await.text(), "1", "after it grew");
 }
 
 #[tokio::test]
 async fn runs_without_an_answer_discard_their_instance() {
-    let house = TestGateway::start(ROUTES).await;
+    let gateway = TestGateway::start(ROUTES).await;
     let counts = plain_module(
         "(global $runs (mut i32) (i32.const 48))",
         "(global.set $runs (i32.add (global.get $runs) (i32.const 1)))
         (i32.store8 (i32.const 64) (global.get $runs))
         (if (i32.eqz (local.get $len)) (then (call $done (i32.const 64) (i32.const 1))))",
     );
-    let named = start_session(&house, "application/wasm", counts, "").await;
+    let named = start_session(&gateway, "application/wasm", counts, "").await;
     let again = |input: &str| TestQuery::new("application/wasm", input).header("orfa-cache", &named);
-    assert_eq!(again("").send(&house).await.text(), "2");
-    assert_problem(&again("x").send(&house).await, 422, "program-no-answer");
-    assert_eq!(again("").send(&house).await.text(), "1");
+    assert_eq!(again("").send(&gateway).await.text(), "2");
+    assert_problem(&again("x").send(&gateway).await, 422, "program-no-answer");
+    assert_eq!(again("").send(&gateway).await.text(), "1");
 }
 
 #[tokio::test]
 async fn lazy_values_of_a_run_are_not_readable_in_the_next() {
-    let house = TestGateway::start(ROUTES).await;
+    let gateway = TestGateway::start(ROUTES).await;
     let program = "let kept\nexport default async ({ n, looks }, { up }) => {
         const now = await up.post('/body', Array.from({ length: 900 }, (_, i) => ({ i, n })))
         const before = kept
         kept = now[7]
         return looks ? [before.n, now[7].n] : now[7].n
     }";
-    let named = start_session(&house, "text/javascript", program, r#"{"n":1}"#).await;
+    let named = start_session(&gateway, "text/javascript", program, r#"{"n":1}"#).await;
     for n in 2..5 {
-        let answer = cached_javascript(&named, &format!(r#"{{"n":{n}}}"#)).send(&house).await;
+        let answer = cached_javascript(&named, &format!(r#"{{"n":{n}}}"#)).send(&gateway).await;
         assert_eq!(answer.text(), n.to_string());
     }
     // A value that was not read in its own run cannot be read in the next one.
     assert_problem(
-        &cached_javascript(&named, r#"{"n":5,"looks":1}"#).send(&house).await,
+        &cached_javascript(&named, r#"{"n":5,"looks":1}"#).send(&gateway).await,
         422,
         "program-bad-handle",
     );
@@ -390,42 +390,44 @@ async fn lazy_values_of_a_run_are_not_readable_in_the_next() {
 
 #[tokio::test]
 async fn modules_are_cached_as_instances_too() {
-    let house = TestGateway::start(ROUTES).await;
+    let gateway = TestGateway::start(ROUTES).await;
     let body = "(global.set $runs (i32.add (global.get $runs) (i32.const 1)))
         (i32.store8 (i32.const 64) (i32.add (global.get $runs) (i32.const 48)))
         (call $done (i32.const 64) (i32.const 1))";
     let counts = plain_module("(global $runs (mut i32) (i32.const 0))", body);
-    let named = start_session(&house, "application/wasm", counts, "").await;
+    let named = start_session(&gateway, "application/wasm", counts, "").await;
     for run in ["2", "3"] {
-        let again = TestQuery::new("application/wasm", "").header("orfa-cache", &named);
-        assert_eq!(again.send(&house).await.text(), run);
+        let query = TestQuery::new("application/wasm", "").header("orfa-cache", &named);
+        assert_eq!(query.send(&gateway).await.text(), run);
     }
     let source = "#include <orfa.h>\nstatic char runs[] = \"0\";\nvoid orfa(const void *input, int len) { ++*runs; orfa_done_text(runs); }";
-    let named = start_session(&house, "application/wasm", build_c_program(source).await, "").await;
+    let named = start_session(&gateway, "application/wasm", build_c_program(source).await, "").await;
     for run in ["2", "3"] {
-        let again = TestQuery::new("application/wasm", "").header("orfa-cache", &named).send(&house).await;
-        assert_eq!(again.text(), run);
-        assert_eq!(again.header("content-type"), "text/plain; charset=utf-8", "each run sets it again");
+        let response =
+            TestQuery::new("application/wasm", "").header("orfa-cache", &named).send(&gateway).await;
+        assert_eq!(response.text(), run);
+        assert_eq!(response.header("content-type"), "text/plain; charset=utf-8", "each run sets it again");
     }
 }
 
 #[tokio::test]
 async fn instance_mode_requires_the_routes_permission() {
-    let house = TestGateway::shared().await;
-    let answer = TestQuery::javascript(COUNT).input("{}").header("orfa-cache", "instance").send(&house).await;
+    let gateway = TestGateway::shared().await;
+    let answer =
+        TestQuery::javascript(COUNT).input("{}").header("orfa-cache", "instance").send(&gateway).await;
     let (mode, token, _) = parse_cache_header(&answer);
     assert_eq!(mode, "code", "the next permitted mode");
-    assert_eq!(cached_javascript(&format!("instance;token={token}"), "{}").send(&house).await.text(), "1");
+    assert_eq!(cached_javascript(&format!("instance;token={token}"), "{}").send(&gateway).await.text(), "1");
 }
 
 #[tokio::test]
 async fn type_stripping_counts_against_the_compile_rate() {
-    let house = TestGateway::start(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
+    let gateway = TestGateway::start(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
     let large = |number: usize| {
         TestQuery::typescript(&format!("export default (): number => {number} // {}", "x".repeat(60_000)))
     };
     let mut served = 0;
-    while large(served).send(&house).await.status != 429 {
+    while large(served).send(&gateway).await.status != 429 {
         served += 1;
         assert!(served < 10, "each program should cost at least 6 ms of 20 ms");
     }
@@ -433,12 +435,12 @@ async fn type_stripping_counts_against_the_compile_rate() {
 
 #[tokio::test]
 async fn new_programs_are_rate_limited_and_cached_ones_still_run() {
-    let house = TestGateway::start(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
-    let known = TestQuery::javascript(ADD).input(r#"{"a":1,"b":1}"#);
-    assert_eq!(house.expect_text(known.clone()).await, "2");
+    let gateway = TestGateway::start(&format!("{ROUTES}runtime: {{ compile_time: 20ms }}\n")).await;
+    let query = TestQuery::javascript(ADD).input(r#"{"a":1,"b":1}"#);
+    assert_eq!(gateway.expect_text(query.clone()).await, "2");
     let mut refused: Option<Value> = None;
     for number in 0..200 {
-        let answer = TestQuery::javascript(&format!("export default () => {number}")).send(&house).await;
+        let answer = TestQuery::javascript(&format!("export default () => {number}")).send(&gateway).await;
         if answer.status == 429 {
             assert!(answer.header("retry-after").parse::<u32>().is_ok_and(|seconds| seconds > 0));
             refused = Some(assert_problem(&answer, 429, "compile-rate"));
@@ -447,8 +449,8 @@ async fn new_programs_are_rate_limited_and_cached_ones_still_run() {
         assert_eq!(answer.json(), json!(number));
     }
     assert!(refused.is_some(), "200 programs");
-    assert_eq!(house.expect_text(known).await, "2");
+    assert_eq!(gateway.expect_text(query).await, "2");
     let other = TestQuery::javascript("export default () => 'new'")
         .header("x-api-key", "a-long-and-random-key-of-the-shop");
-    assert_eq!(house.expect_text(other).await, "new", "another caller has its own budget");
+    assert_eq!(gateway.expect_text(other).await, "new", "another caller has its own budget");
 }

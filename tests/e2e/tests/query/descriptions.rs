@@ -80,9 +80,9 @@ async fn a_route_describes_itself() {
     let catalog = &about["services"]["catalog"];
     assert_eq!(catalog["title"], "Catalog");
     let parameters = json!([{ "name": "limit", "in": "query" }]);
-    let listed =
+    let value =
         json!({ "method": "GET", "path": "/catalogs", "summary": "Postings", "parameters": parameters });
-    assert_eq!(catalog["operations"][0], listed);
+    assert_eq!(catalog["operations"][0], value);
     assert_eq!(catalog["operations"][1]["method"], "POST");
     assert_eq!(about["services"]["order"], json!({ "methods": ["GET", "POST"] }));
     let head = request("HEAD", &format!("{}/query", gateway.url), &[KEY_HEADER], Vec::new())
@@ -118,8 +118,8 @@ async fn descriptions_contain_only_what_the_caller_may_use() {
         whole.contains("post(path: \"/catalogs\"") && whole.contains("readonly order: Service"),
         "{whole}"
     );
-    let asked = get(&gateway, "/query", &[KEY_HEADER, ("accept", "text/typescript")]).await;
-    assert_eq!(asked.text(), whole);
+    let response = get(&gateway, "/query", &[KEY_HEADER, ("accept", "text/typescript")]).await;
+    assert_eq!(response.text(), whole);
 }
 
 #[tokio::test]
@@ -129,9 +129,9 @@ async fn unchanged_descriptions_answer_with_304() {
         let first = get(&gateway, path, &[]).await;
         assert_eq!(first.header("cache-control"), "no-cache");
         let tag = first.header("etag").to_owned();
-        let again = get(&gateway, path, &[("if-none-match", &format!("\"other\", W/{tag}"))]).await;
-        assert_eq!((again.status.as_u16(), again.body.len()), (304, 0), "{path}");
-        assert_eq!(again.header("etag"), format!("W/{tag}"), "the client's version");
+        let response = get(&gateway, path, &[("if-none-match", &format!("\"other\", W/{tag}"))]).await;
+        assert_eq!((response.status.as_u16(), response.body.len()), (304, 0), "{path}");
+        assert_eq!(response.header("etag"), format!("W/{tag}"), "the client's version");
         let others = get(&gateway, path, &[KEY_HEADER, ("if-none-match", &tag)]).await;
         assert_eq!(others.status.as_u16(), 200, "{path}: another caller has another version");
     }
@@ -198,8 +198,8 @@ async fn the_catalogue_lists_routes_the_caller_may_use() {
     assert!(head.header("link").contains("rel=\"api-catalog\""), "{:?}", head.headers);
     let post = request("POST", &format!("{url}{path}"), &[], Vec::new()).await.expect("an answer");
     assert_eq!((post.status.as_u16(), post.header("allow")), (405, "GET, HEAD"));
-    let wrong = get(&gateway, path, &[("x-api-key", "wrong")]).await;
-    assert_eq!(wrong.status.as_u16(), 401);
+    let response = get(&gateway, path, &[("x-api-key", "wrong")]).await;
+    assert_eq!(response.status.as_u16(), 401);
 }
 
 #[tokio::test]
@@ -231,9 +231,9 @@ async fn odd_openapi_documents_warn_and_invalid_ones_are_errors() {
     );
     for (text, told) in [("openapi: [", "neither JSON nor YAML"), ("a: b", "not an OpenAPI document")] {
         write("catalog.yaml", text);
-        let wrong = check().await.expect("orfa runs");
-        let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
-        assert_eq!(wrong.status.code(), Some(64), "{said}");
+        let output = check().await.expect("orfa runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(64), "{said}");
         assert!(
             said.contains("orfa.yaml:5:") && said.contains("services.catalog.openapi: catalog.yaml: "),
             "{said}"

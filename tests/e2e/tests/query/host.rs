@@ -11,8 +11,8 @@ const AT: u32 = 1024;
 
 /// Sends a plain module with this body, asserts that it is refused with this code, and returns the problem.
 async fn expect_problem(fields: &str, body: &str, code: &str) -> serde_json::Value {
-    let house = TestGateway::shared().await;
-    house.expect_problem(TestQuery::module(plain_module(fields, body)), 422, code).await
+    let gateway = TestGateway::shared().await;
+    gateway.expect_problem(TestQuery::module(plain_module(fields, body)), 422, code).await
 }
 
 /// Returns code that calls `http://up/json`, waits for the response (handle `$h`) and runs `then`.
@@ -121,9 +121,9 @@ async fn handles_that_do_not_exist() {
             "(drop (call $Json_text (i32.const #) (i32.const 0) (i32.const 0) (i32.const 0)))",
             "(i32.store (i32.const 8) (i32.const #)) (drop (call $Future_wait (i32.const 8) (i32.const 1) (i32.const 0)))",
         ] {
-            let house = TestGateway::shared().await;
+            let gateway = TestGateway::shared().await;
             let module = plain_module(&call, &after_response(&function.replace('#', handle)));
-            let document = TestQuery::module(module).send(&house).await.json();
+            let document = TestQuery::module(module).send(&gateway).await.json();
             assert_eq!(document["code"], "program-bad-handle", "{function}: {document}");
         }
     }
@@ -159,7 +159,7 @@ async fn done_twice_or_never() {
 
 #[tokio::test]
 async fn accepts_statuses_from_200_to_599() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for (status, code) in [
         ("100", "-3"),
         ("199", "-3"),
@@ -173,14 +173,14 @@ async fn accepts_statuses_from_200_to_599() {
             "(if (i32.ne (call $status (i32.const {status})) (i32.const {code})) (then unreachable))
             (call $done (i32.const 0) (i32.const 0))"
         );
-        let answer = TestQuery::module(plain_module("", &body)).send(&house).await;
+        let answer = TestQuery::module(plain_module("", &body)).send(&gateway).await;
         assert_eq!(answer.status, if status == "418" { 418 } else { 200 }, "{status}: {}", answer.text());
     }
 }
 
 #[tokio::test]
 async fn rejects_forbidden_answer_headers() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for name in [
         "Set-Cookie",
         "Access-Control-Allow-Origin",
@@ -199,16 +199,16 @@ async fn rejects_forbidden_answer_headers() {
         "content-type\r\nset-cookie",
     ] {
         let document =
-            house.expect_problem(TestQuery::module(header_setter(name, "x")), 422, "answer-header").await;
+            gateway.expect_problem(TestQuery::module(header_setter(name, "x")), 422, "answer-header").await;
         let told = format!("`{}`", name.to_ascii_lowercase());
         assert!(document["detail"].as_str().is_some_and(|text| text.contains(&told)), "{document}");
         let script = format!("export default () => new Response('', {{ headers: {{ {name:?}: 'x' }} }})");
-        let code = TestQuery::javascript(&script).send(&house).await.json()["code"].clone();
+        let code = TestQuery::javascript(&script).send(&gateway).await.json()["code"].clone();
         // An invalid name throws where it is set, so that the program can catch it.
         let is_name = !name.is_empty() && !name.contains([' ', '\r']);
         assert_eq!(code, if is_name { "answer-header" } else { "program-threw" }, "{name:?}");
     }
-    house.assert_responsive("/query").await;
+    gateway.assert_responsive("/query").await;
 }
 
 /// Builds a module that sets a header and answers with the negated result of `header` as a digit.
@@ -228,20 +228,20 @@ fn header_setter(name: &str, value: &str) -> Vec<u8> {
 
 #[tokio::test]
 async fn accepts_permitted_answer_headers() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for (name, value) in
         [("Content-Type", "text/css"), ("etag", "\"1\""), ("Location", "/x"), ("Link", "<a>; rel=next")]
     {
-        let answer = TestQuery::module(header_setter(name, value)).send(&house).await;
+        let answer = TestQuery::module(header_setter(name, value)).send(&gateway).await;
         assert_eq!((answer.header(name), &*answer.text()), (value, "0"));
     }
-    let split = TestQuery::module(header_setter("etag", "a\r\nset-cookie: b")).send(&house).await;
+    let split = TestQuery::module(header_setter("etag", "a\r\nset-cookie: b")).send(&gateway).await;
     assert_eq!((split.header("etag"), split.header("set-cookie"), &*split.text()), ("", "", "3"));
 }
 
 #[tokio::test]
 async fn rejects_forbidden_request_headers() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for name in [
         "Host",
         "Connection",
@@ -265,7 +265,7 @@ async fn rejects_forbidden_request_headers() {
             &request_segment(AT, "GET", "http://up/echo", &[(name, "x")], ""),
             &format!("(drop (call $http (i32.const {AT})))"),
         );
-        let document = house.expect_problem(TestQuery::module(module), 422, "header-forbidden").await;
+        let document = gateway.expect_problem(TestQuery::module(module), 422, "header-forbidden").await;
         assert!(
             document["detail"].as_str().is_some_and(|text| text.contains(&name.to_ascii_lowercase())),
             "{document}"
@@ -275,28 +275,28 @@ async fn rejects_forbidden_request_headers() {
 
 #[tokio::test]
 async fn the_operators_credentials_are_added_and_cannot_be_set() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let echo = "export default async (_, { guarded }) => guarded.fetch('/echo')";
-    let told = house
+    let told = gateway
         .expect_text(TestQuery::javascript(echo).header("authorization", "me").header("cookie", "a=b"))
         .await;
     assert!(told.contains(r#""x-api-key":"hush""#) && told.contains(r#""authorization":"me""#), "{told}");
     assert!(!told.contains("a=b"), "only the headers in `forward` are passed on: {told}");
     let write =
         "export default (_, { guarded }) => guarded.fetch('/echo', { headers: { 'x_api_key': 'mine' } })";
-    house.expect_problem(TestQuery::javascript(write), 422, "header-reserved").await;
+    gateway.expect_problem(TestQuery::javascript(write), 422, "header-reserved").await;
 }
 
 /// Asserts that a call of this URL with this method is refused, and that the problem does not contain the
 /// service's address.
 async fn expect_refused_call(method: &str, url: &str, code: &str) {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let module = plain_module(
         &request_segment(AT, method, url, &[], ""),
         &format!("(drop (call $http (i32.const {AT})))"),
     );
-    let document = house.expect_problem(TestQuery::module(module), 422, code).await;
-    let address = house.upstream.address().to_string();
+    let document = gateway.expect_problem(TestQuery::module(module), 422, code).await;
+    let address = gateway.upstream.address().to_string();
     assert!(document["detail"].as_str().is_some_and(|text| !text.contains(&address)), "{document}");
 }
 
@@ -365,14 +365,14 @@ async fn methods_not_permitted_by_the_route() {
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let program = "export default async (_, { up }) => { const r = await up.fetch('/redirect'); return [r.status, r.headers.get('location')] }";
-    assert_eq!(house.expect_text(TestQuery::javascript(program)).await, r#"[302,"/echo"]"#);
+    assert_eq!(gateway.expect_text(TestQuery::javascript(program)).await, r#"[302,"/echo"]"#);
 }
 
 #[tokio::test]
 async fn calls_overlap() {
-    let house =
+    let gateway =
         TestGateway::start("  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }").await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
@@ -385,11 +385,11 @@ async fn calls_overlap() {
     for (seen, query) in [8, 16].into_iter().zip(queries) {
         // No call is ever answered: only concurrent calls can all reach the service.
         tokio::select! {
-            answer = query.send(&house) => panic!("{}", answer.text()),
-            () = house.upstream.wait_for_requests("/hang", seen) => {}
+            answer = query.send(&gateway) => panic!("{}", answer.text()),
+            () = gateway.upstream.wait_for_requests("/hang", seen) => {}
         }
     }
-    house.assert_responsive("/query").await;
+    gateway.assert_responsive("/query").await;
 }
 
 #[tokio::test]
@@ -418,7 +418,7 @@ async fn random_numbers_and_logs() {
 
 #[tokio::test]
 async fn a_problem_quotes_no_more_than_4_kb_of_a_program() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for (body, code) in [
         (
             "(call $fail (i32.const 0) (i32.const 0) (i32.const 131072) (i32.const 0) (i32.const 0))",
@@ -430,7 +430,7 @@ async fn a_problem_quotes_no_more_than_4_kb_of_a_program() {
         ),
     ] {
         let fill = "(memory.fill (i32.const 0) (i32.const 97) (i32.const 131072))";
-        let document = house
+        let document = gateway
             .expect_problem(TestQuery::module(plain_module("", &format!("{fill} {body}"))), 422, code)
             .await;
         assert!(document.to_string().len() < 5000, "{}", document.to_string().len());
@@ -439,7 +439,7 @@ async fn a_problem_quotes_no_more_than_4_kb_of_a_program() {
 
 #[tokio::test]
 async fn arbitrary_json_positions_are_safe() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let call = request_segment(AT, "GET", "http://up/json?n=2", &[], "");
     let ask = "(loop $next
           (drop (call $Json_children (local.get $h) (local.get $place) (i32.const 8192) (i32.const 4096)))
@@ -454,12 +454,12 @@ async fn arbitrary_json_positions_are_safe() {
         (call $done (i32.const 16) (i32.const 2))";
     let body = format!("(local $place i32) {}", after_response(ask));
     let module = plain_module(&format!("{call} (data (i32.const 16) \"id\")"), &body);
-    assert_eq!(house.expect_text(TestQuery::module(module)).await, "id");
+    assert_eq!(gateway.expect_text(TestQuery::module(module)).await, "id");
 }
 
 #[tokio::test]
 async fn reads_a_member_of_many_items_at_once() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let body = r#"[{"n":1,"n":7},{"n":"ab"},{},{"n":2},5,{"n":"abc"},{"n":"d"}]"#;
     let call = request_segment(AT, "POST", "http://up/body", &[], body);
     // Kinds, lengths and numbers from the second item on, with space for the text of one item.
@@ -478,7 +478,7 @@ async fn reads_a_member_of_many_items_at_once() {
     ] {
         let module =
             plain_module(&format!("{call} (data (i32.const 16) \"n\")"), &after_response(&ask(place, last)));
-        let answer = TestQuery::module(module).with_path("/write").send(&house).await;
+        let answer = TestQuery::module(module).with_path("/write").send(&gateway).await;
         let words: Vec<_> =
             answer.body.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
         let values = words[1..].chunks(4).take(kinds.len());
@@ -521,7 +521,7 @@ async fn a_call_with_a_head_of_more_than_64_kib_ends_the_run() {
 
 #[tokio::test]
 async fn a_pointer_or_name_of_more_than_16_kib_is_invalid() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let call = request_segment(AT, "GET", "http://up/json?n=1", &[], "");
     for (len, code) in [(16_384, "-2"), (16_385, "-3"), (65_536, "-3")] {
         for asked in [
@@ -541,7 +541,7 @@ async fn a_pointer_or_name_of_more_than_16_kib_is_invalid() {
             ));
             let body = format!("(local $root i32) {body}");
             assert_eq!(
-                house.expect_text(TestQuery::module(plain_module(&call, &body))).await,
+                gateway.expect_text(TestQuery::module(plain_module(&call, &body))).await,
                 "",
                 "{len}: {asked}"
             );
@@ -561,7 +561,7 @@ async fn long_header_names_are_refused_like_others() {
 #[tokio::test]
 async fn bodies_of_several_mebibytes_are_copied_whole() {
     const LEN: u32 = (3 << 20) + 4 * 777;
-    let house = TestGateway::start(
+    let gateway = TestGateway::start(
         "  - path: /query
     query:
       services: [up]
@@ -584,7 +584,7 @@ async fn bodies_of_several_mebibytes_are_copied_whole() {
         AT + 24,
         AT + 28
     );
-    let answer = TestQuery::module(plain_module(&call, &body)).send(&house).await;
+    let answer = TestQuery::module(plain_module(&call, &body)).send(&gateway).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let expected: Vec<u8> = (0..LEN).step_by(4).flat_map(u32::to_le_bytes).collect();
     assert!(answer.body == expected, "the {} bytes differ", answer.body.len());

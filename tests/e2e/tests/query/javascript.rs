@@ -6,8 +6,8 @@ use crate::support::{TestGateway, TestQuery};
 
 /// Sends a JavaScript program, asserts that it is refused with this code, and returns the problem.
 async fn expect_problem(source: &str, code: &str) -> Value {
-    let house = TestGateway::shared().await;
-    house.expect_problem(TestQuery::javascript(source), 422, code).await
+    let gateway = TestGateway::shared().await;
+    gateway.expect_problem(TestQuery::javascript(source), 422, code).await
 }
 
 /// Returns the line and column of a problem.
@@ -28,9 +28,9 @@ async fn source_that_does_not_parse() {
 
 #[tokio::test]
 async fn typescript_that_does_not_parse() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let wrong = "interface A { b: string }\nexport default (a: A): => 1";
-    let document = house.expect_problem(TestQuery::typescript(wrong), 422, "program-syntax").await;
+    let document = gateway.expect_problem(TestQuery::typescript(wrong), 422, "program-syntax").await;
     assert_eq!(problem_location(&document).0, 2, "{document}");
     for not_erasable in [
         "enum A { B }",
@@ -38,7 +38,7 @@ async fn typescript_that_does_not_parse() {
         "class A { constructor(private b: string) {} }",
     ] {
         let source = format!("\n{not_erasable}\nexport default () => 1");
-        let document = house.expect_problem(TestQuery::typescript(&source), 422, "program-syntax").await;
+        let document = gateway.expect_problem(TestQuery::typescript(&source), 422, "program-syntax").await;
         assert_eq!(problem_location(&document).0, 2, "{not_erasable}: {document}");
         assert!(document["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{document}");
     }
@@ -73,10 +73,10 @@ async fn reports_uncaught_exceptions() {
 
 #[tokio::test]
 async fn lines_and_columns_are_those_of_the_typescript() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = "type Item<T> = {\n  id: T;\n};\ninterface Input { item?: Item<number> }\n\n\
         export default async function (input: Input, _: unknown): Promise<number> {\n  const n: number = 1 as any as number; throw new Error('here'); return n satisfies number;\n}";
-    let document = house.expect_problem(TestQuery::typescript(source), 422, "program-threw").await;
+    let document = gateway.expect_problem(TestQuery::typescript(source), 422, "program-threw").await;
     assert_eq!(problem_location(&document), (7, 51), "{document}");
 }
 
@@ -169,7 +169,7 @@ async fn json_that_is_nested_deeply() {
 
 #[tokio::test]
 async fn globals_that_were_tampered_with() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let plain = "return { n: (await up.get('/json', { n: 3 })).length, all: await Promise.all([1, up.get('/json', { n: 1 })]) }";
     let expected = json!({ "n": 3, "all": [1, [{ "id": 0, "name": "item 0" }]] });
     for tampering in [
@@ -188,16 +188,16 @@ async fn globals_that_were_tampered_with() {
         "Object.defineProperty(Symbol.prototype, Symbol.toPrimitive, { value() { throw 1 } })",
     ] {
         let source = format!("export default async (_, {{ up }}) => {{ {tampering}; {plain} }}");
-        let answer = house.expect_text(TestQuery::javascript(&source)).await;
-        let found: Value = serde_json::from_str(&answer).unwrap_or_default();
-        assert_eq!(found, expected, "{tampering}");
-        house.assert_responsive("/query").await;
+        let answer = gateway.expect_text(TestQuery::javascript(&source)).await;
+        let value: Value = serde_json::from_str(&answer).unwrap_or_default();
+        assert_eq!(value, expected, "{tampering}");
+        gateway.assert_responsive("/query").await;
     }
 }
 
 #[tokio::test]
 async fn promises_that_were_tampered_with_do_not_affect_other_runs() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for tampering in [
         "Promise.prototype.then = () => { throw 1 }",
         "Promise.prototype.then = function () { return this }",
@@ -211,15 +211,15 @@ async fn promises_that_were_tampered_with_do_not_affect_other_runs() {
     ] {
         let source =
             format!("export default async (_, {{ up }}) => {{ {tampering}; return await up.get('/json') }}");
-        let answer = TestQuery::javascript(&source).send(&house).await;
+        let answer = TestQuery::javascript(&source).send(&gateway).await;
         assert!([200, 422].contains(&answer.status.as_u16()), "{tampering}: {}", answer.text());
-        house.assert_responsive("/query").await;
+        gateway.assert_responsive("/query").await;
     }
 }
 
 #[tokio::test]
 async fn services_are_read_only() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = "export default async (_, services) => {
         try { services.up = { get: () => 'mine' } } catch {}
         try { services.up.get = () => 'mine' } catch {}
@@ -227,7 +227,7 @@ async fn services_are_read_only() {
         return [await services.up.get('/json', { n: 1 }), Object.keys(services)];
     }";
     let answer: Value =
-        serde_json::from_str(&house.expect_text(TestQuery::javascript(source)).await).expect("JSON");
+        serde_json::from_str(&gateway.expect_text(TestQuery::javascript(source)).await).expect("JSON");
     assert_eq!(answer[1], json!(["dead", "guarded", "impatient", "up"]));
     let document =
         expect_problem("export default (_, { catalog }) => catalog.get('/')", "program-threw").await;
@@ -239,12 +239,12 @@ async fn services_are_read_only() {
 
 #[tokio::test]
 async fn two_runs_share_nothing() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let count =
         "globalThis.n = (globalThis.n ?? 0) + 1; Object.prototype.seen ??= 0; Object.prototype.seen++;
         let own = 0; export default () => [n, {}.seen, ++own]";
     for _ in 0..4 {
-        assert_eq!(house.expect_text(TestQuery::javascript(count)).await, "[1,1,1]");
+        assert_eq!(gateway.expect_text(TestQuery::javascript(count)).await, "[1,1,1]");
     }
 }
 
@@ -271,9 +271,9 @@ async fn a_program_is_one_file() {
         "WebAssembly",
         "window",
     ] {
-        let house = TestGateway::shared().await;
+        let gateway = TestGateway::shared().await;
         assert_eq!(
-            house.expect_text(TestQuery::javascript(&format!("export default () => typeof {name}"))).await,
+            gateway.expect_text(TestQuery::javascript(&format!("export default () => typeof {name}"))).await,
             "undefined",
             "{name}"
         );

@@ -55,7 +55,7 @@ const ROUTES: &str = "
 
 #[tokio::test]
 async fn objects_of_megabytes_behave_like_parsed_ones() {
-    let house = TestGateway::start(ROUTES).await;
+    let gateway = TestGateway::start(ROUTES).await;
     for checks in [
         "(v) => [v.first, v.last.x, v.same, v.none, v['kk'], v['k'.repeat(600000)]]",
         "(v) => [v.escaped.length, v.escaped.slice(-3), v.escaped === JSON.parse(text).escaped]",
@@ -66,7 +66,7 @@ async fn objects_of_megabytes_behave_like_parsed_ones() {
         "(v) => v.texts.map((text) => [text.length, text.at(-1)])",
         "(v) => JSON.stringify(v.many) === JSON.stringify(JSON.parse(text).many)",
     ] {
-        assert_eq!(house.expect_text(compare_json_expression(MEGABYTES, checks)).await, "[]", "{checks}");
+        assert_eq!(gateway.expect_text(compare_json_expression(MEGABYTES, checks)).await, "[]", "{checks}");
     }
 }
 
@@ -143,20 +143,20 @@ async fn large_objects_behave_like_parsed_ones() {
 
 #[tokio::test]
 async fn large_arrays_behave_like_parsed_ones() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let text =
         r#"[ {"id": 1, "tags": ["a", "b"]}, [[], [1, [2]]], "text", "\ud83d", null, true, false, 1.25, {} ]"#;
     let checks = "(v) => v, (v) => v.length, (v) => [Array.isArray(v), v[0].tags[1], v.at(-2)],
         (v) => { v.push(1); v[0] = 2; return v; }, (v) => { v[0].id = 7; return v[0]; },
         (v) => v.flat(Infinity), (v) => JSON.stringify(v), (v) => Object.keys(v), (v) => v.map(String),
         (v) => v[3].charCodeAt(0), (v) => v.reverse(), (v) => { const [a, , b] = v; return [a, b]; }";
-    assert_eq!(house.expect_text(compare_json(text, checks)).await, "[]");
+    assert_eq!(gateway.expect_text(compare_json(text, checks)).await, "[]");
 }
 
 /// Reading ahead is observable only by its time.
 #[tokio::test]
 async fn members_of_many_objects_behave_like_parsed_ones_in_any_order() {
-    let house = TestGateway::start(
+    let gateway = TestGateway::start(
         "  - { path: /write, query: { services: [up], methods: [POST], limits: { cpu: 10s, timeout: 30s, memory: 64MiB } } }",
     )
     .await;
@@ -195,7 +195,7 @@ async fn members_of_many_objects_behave_like_parsed_ones_in_any_order() {
         (v) => { const some = v.list.splice(3, 5); v.list.push(...some); return v.list.map((i) => [i.id, i.real]); },
         (v) => v.list.map((i) => Object.keys(i).map((name) => i[name]?.length ?? i[name])), (v) => v.list.map((i) => ({ ...i, id: -i.id })),
         (v) => { for (const i of v.list) i.id; return [v.list.map((i) => i.id), v.list]; }, (v) => v.list.map((i) => i[Symbol.iterator] ?? i.id)";
-    assert_eq!(house.expect_text(compare_json(&text, checks)).await, "[]");
+    assert_eq!(gateway.expect_text(compare_json(&text, checks)).await, "[]");
     // The next document takes the place of the freed one.
     let source = "export default async (_, { up }) => {
         const sums = [];
@@ -206,25 +206,25 @@ async fn members_of_many_objects_behave_like_parsed_ones_in_any_order() {
         return sums;
     }";
     let query = TestQuery::javascript(source).with_path("/write");
-    assert_eq!(house.expect_text(query).await, json!([0, 19900, 39800, 59700, 79600, 99500]).to_string());
+    assert_eq!(gateway.expect_text(query).await, json!([0, 19900, 39800, 59700, 79600, 99500]).to_string());
 }
 
 #[tokio::test]
 async fn large_responses_are_passed_on_verbatim() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let text = r#"{"total": 1.50, "big": 123456789012345678901234567890}"#;
     let source = format!(
         "{PAD} export default async (_, {{ up }}) => (await up.fetch('/body', {{ method: 'POST', body: '{text}' + pad }})).json();"
     );
     let query = TestQuery::javascript(&source).with_path("/write");
-    assert_eq!(house.expect_text(query.clone()).await, text);
-    assert_eq!(query.send(&house).await.header("content-type"), "application/json");
+    assert_eq!(gateway.expect_text(query.clone()).await, text);
+    assert_eq!(query.send(&gateway).await.header("content-type"), "application/json");
 }
 
 /// A replay in Node compares bodies, and does not know how the response was spelt.
 #[tokio::test]
 async fn parts_of_a_large_response_are_posted_as_json_stringify_writes_them() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = format!(
         r#"{PAD} export default async (_, {{ up }}) => {{
           const body = '{{"part": {{"x": 1.0, "y": [{{"z": 1e2}}]}}}}' + pad;
@@ -234,12 +234,12 @@ async fn parts_of_a_large_response_are_posted_as_json_stringify_writes_them() {
     );
     let part = r#"{"x":1,"y":[{"z":100}]}"#;
     let expected = json!([format!("[{part}]"), format!(r#"{{"part":{part}}}"#)]).to_string();
-    assert_eq!(house.expect_text(TestQuery::javascript(&source).with_path("/write")).await, expected);
+    assert_eq!(gateway.expect_text(TestQuery::javascript(&source).with_path("/write")).await, expected);
 }
 
 #[tokio::test]
 async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for (returned, written) in [
         (
             "{ part: v.part, n: 1, none: undefined, f() {}, s: 'é\"', list: [v.part, undefined, () => 1, NaN] }",
@@ -262,7 +262,7 @@ async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
             }}"#
         );
         let query = TestQuery::javascript(&source).with_path("/write");
-        assert_eq!(house.expect_text(query).await, written, "{returned}");
+        assert_eq!(gateway.expect_text(query).await, written, "{returned}");
     }
     let circle = format!(
         "{PAD} export default async (_, {{ up }}) => {{
@@ -271,7 +271,7 @@ async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
           return v;
         }}"
     );
-    let document = house
+    let document = gateway
         .expect_problem(TestQuery::javascript(&circle).with_path("/write"), 422, "program-bad-answer")
         .await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("circular")), "{document}");
@@ -279,7 +279,7 @@ async fn answers_with_parts_of_a_large_response_are_serialized_as_json() {
 
 #[tokio::test]
 async fn answers_are_serialized_like_json_stringify() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let values = r#"
         'plain', 'qu"ote, back\\slash, \n\r\t\b\f\0\x1f\x7f', 'é ü 漢 😀', 'x'.repeat(300) + '"' + 'y'.repeat(300),
         '\ud800', 'a\udc00"\n', '\ud83d\ude00', '\u2028', 'left'.concat('right'.repeat(5000)),
@@ -301,7 +301,7 @@ async fn answers_are_serialized_like_json_stringify() {
     "#;
     let answer = async |prepare: &str, returned: &str| {
         let source = format!("{prepare}; const values = () => [{values}]; export default () => {returned};");
-        house.expect_text(TestQuery::javascript(&source)).await
+        gateway.expect_text(TestQuery::javascript(&source)).await
     };
     let patched = "Object.prototype.toJSON = function (name) { return this instanceof Date ? 'day' : name === '3' ? undefined : { is: 1 }; }";
     for prepare in ["", patched, "String.prototype.toJSON = Number.prototype.toJSON = () => 'not called'"] {
@@ -312,7 +312,7 @@ async fn answers_are_serialized_like_json_stringify() {
             export default async (_, {{ up }}) => new Response((await up.post('/echo', values())).body);"
         );
         assert_eq!(
-            house.expect_text(TestQuery::javascript(&sent).with_path("/write")).await,
+            gateway.expect_text(TestQuery::javascript(&sent).with_path("/write")).await,
             known,
             "{prepare}, as a body"
         );
@@ -327,7 +327,7 @@ async fn answers_are_serialized_like_json_stringify() {
         ("((a) => (a.d = Object.assign(new Date(0), { toJSON: () => a }), a))({})", "circular"),
     ] {
         let query = TestQuery::javascript(&format!("export default () => {returned};"));
-        let document = house.expect_problem(query, 422, "program-bad-answer").await;
+        let document = gateway.expect_problem(query, 422, "program-bad-answer").await;
         assert!(
             document["detail"].as_str().is_some_and(|text| text.contains(told)),
             "{returned}: {document}"
@@ -337,14 +337,14 @@ async fn answers_are_serialized_like_json_stringify() {
         ["{ get a() { throw new Error('mine'); } }", "[{ toJSON() { throw new Error('mine'); } }]"]
     {
         let query = TestQuery::javascript(&format!("export default () => ({returned});"));
-        let document = house.expect_problem(query, 422, "program-threw").await;
+        let document = gateway.expect_problem(query, 422, "program-threw").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains("mine")), "{document}");
     }
 }
 
 #[tokio::test]
 async fn reports_invalid_or_too_deep_json_immediately() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = format!(
         "{PAD} export default async (text, {{ up }}) => {{
           try {{ return await (await up.fetch('/body', {{ method: 'POST', body: text }})).json(); }}
@@ -360,13 +360,13 @@ async fn reports_invalid_or_too_deep_json_immediately() {
         (format!("{}{pad}", nested(1024)), nested(1024)),
     ] {
         let query = TestQuery::javascript(&source).with_path("/write").input(&text);
-        assert_eq!(house.expect_text(query).await, told);
+        assert_eq!(gateway.expect_text(query).await, told);
     }
 }
 
 #[tokio::test]
 async fn service_errors_describe_an_invalid_large_body() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = "export default async (_, { up }) => {
         const reasons = [];
         for (const body of ['['.repeat(9000) + ']'.repeat(9000), '['.repeat(1000) + ' '.repeat(9000)]) {
@@ -374,19 +374,22 @@ async fn service_errors_describe_an_invalid_large_body() {
         }
         return reasons;
     }";
-    let told = json!([
+    let value = json!([
         "too-deep",
         "up answered 200 to POST /body, with a body that is nested too deeply",
         "not-json",
         "up answered 200 to POST /body, with a body that is not JSON",
     ]);
-    assert_eq!(house.expect_text(TestQuery::javascript(source).with_path("/write")).await, told.to_string());
+    assert_eq!(
+        gateway.expect_text(TestQuery::javascript(source).with_path("/write")).await,
+        value.to_string()
+    );
 }
 
 #[tokio::test]
 async fn documents_are_freed_with_their_last_object() {
     let limits = "{ cpu: 10s, memory: 8MiB, calls: 40 }";
-    let house = TestGateway::start(&format!(
+    let gateway = TestGateway::start(&format!(
         "  - {{ path: /query, query: {{ services: [up], methods: [GET, POST], limits: {limits} }} }}"
     ))
     .await;
@@ -397,12 +400,12 @@ async fn documents_are_freed_with_their_last_object() {
         for (let i = 0; i < 40; i++) sum += (await (await up.fetch('/body', { method: 'POST', body })).json())[i].id;
         return sum;
     }";
-    assert_eq!(house.expect_text(TestQuery::javascript(source)).await, "780");
+    assert_eq!(gateway.expect_text(TestQuery::javascript(source)).await, "780");
 }
 
 #[tokio::test]
 async fn c_programs_read_large_responses_in_place() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         #include <string.h>
         void orfa(const void *input, int len) {
@@ -432,21 +435,21 @@ async fn c_programs_read_large_responses_in_place() {
         "escaped": "é \"\n😀", "yes": true, "last": null,
     });
     let query = TestQuery::module(build_c_program(source).await).with_path("/write").input(&all.to_string());
-    let answer: serde_json::Value = serde_json::from_str(&house.expect_text(query).await).expect("JSON");
+    let answer: serde_json::Value = serde_json::from_str(&gateway.expect_text(query).await).expect("JSON");
     let mut extra = list[1].clone();
     extra["extra"] = json!(1);
-    let known = json!([
+    let value = json!([
         8, 3, "item 20", i64::MAX, 1.5e300, true, -1, 1, 7, list[1], tags, list[2], ["a", "b"], extra,
         { "name": "item 20", "tags": tags, "more": { "deep": [20] } }, 321, 8, 2, true, false, true, "y",
         "é \"\n😀", 6000,
     ]);
-    assert_eq!(answer, known);
+    assert_eq!(answer, value);
 }
 
 /// Reading ahead is observable only by its time.
 #[tokio::test]
 async fn c_programs_read_members_of_many_items_in_any_order() {
-    let house = TestGateway::start(
+    let gateway = TestGateway::start(
         "  - { path: /query, query: { services: [up], methods: [POST], limits: { cpu: 10s, timeout: 30s } } }",
     )
     .await;
@@ -506,7 +509,7 @@ async fn c_programs_read_members_of_many_items_in_any_order() {
         "name": "item 0 ",
     });
     let query = TestQuery::module(build_c_program(source).await).input(&json!({ "list": list }).to_string());
-    let answer: serde_json::Value = serde_json::from_str(&house.expect_text(query).await).expect("JSON");
+    let answer: serde_json::Value = serde_json::from_str(&gateway.expect_text(query).await).expect("JSON");
     assert_eq!(answer, known);
 }
 

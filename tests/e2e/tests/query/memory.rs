@@ -34,25 +34,25 @@ fn grow_and_fill(byte: u8) -> String {
 }
 
 /// Returns a field of the process's status (proc_pid_status(5)).
-fn process_status(house: &TestGateway, name: &str) -> String {
-    let status = format!("/proc/{}/status", house.gateway.pid().expect("a process"));
+fn process_status(gateway: &TestGateway, name: &str) -> String {
+    let status = format!("/proc/{}/status", gateway.gateway.pid().expect("a process"));
     let status = fs::read_to_string(status).expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.expect(name).trim().to_owned()
 }
 
 /// Returns the peak resident size since the last reset, in bytes.
-fn peak_resident_bytes(house: &TestGateway) -> usize {
-    process_status(house, "VmHWM").trim_end_matches("kB").trim().parse::<usize>().expect("a number") * 1024
+fn peak_resident_bytes(gateway: &TestGateway) -> usize {
+    process_status(gateway, "VmHWM").trim_end_matches("kB").trim().parse::<usize>().expect("a number") * 1024
 }
 
 /// Sends a query and returns the growth of the process's peak memory, in bytes, with the start of the answer.
-async fn peak_growth(house: &TestGateway, query: TestQuery) -> (usize, String) {
-    let clear = format!("/proc/{}/clear_refs", house.gateway.pid().expect("a process"));
+async fn peak_growth(gateway: &TestGateway, query: TestQuery) -> (usize, String) {
+    let clear = format!("/proc/{}/clear_refs", gateway.gateway.pid().expect("a process"));
     fs::write(clear, "5").expect("Linux");
-    let before = peak_resident_bytes(house);
-    let answer = query.send(house).await;
-    (peak_resident_bytes(house).saturating_sub(before), answer.text().chars().take(300).collect())
+    let before = peak_resident_bytes(gateway);
+    let answer = query.send(gateway).await;
+    (peak_resident_bytes(gateway).saturating_sub(before), answer.text().chars().take(300).collect())
 }
 
 /// Returns modules that ask the host for a multiple of their own memory, each with a name.
@@ -141,12 +141,12 @@ fn greedy_modules() -> Vec<(&'static str, Vec<u8>)> {
 
 #[tokio::test]
 async fn host_functions_allocate_within_the_programs_memory_limit() {
-    let house = TestGateway::start(ROUTES).await;
-    house.assert_responsive("/query").await;
+    let gateway = TestGateway::start(ROUTES).await;
+    gateway.assert_responsive("/query").await;
     for (what, module) in greedy_modules() {
-        let (grown, answer) = peak_growth(&house, TestQuery::module(module)).await;
+        let (grown, answer) = peak_growth(&gateway, TestQuery::module(module)).await;
         assert!(grown < LIMIT + SLACK, "{what}: {} MiB: {answer}", grown / MIB);
-        house.assert_responsive("/query").await;
+        gateway.assert_responsive("/query").await;
     }
 }
 
@@ -178,18 +178,18 @@ fn deeply_nested_module(texts: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn the_index_of_a_response_is_counted_while_it_is_built() {
-    let house = TestGateway::start(ROUTES).await;
-    house.assert_responsive("/query").await;
+    let gateway = TestGateway::start(ROUTES).await;
+    gateway.assert_responsive("/query").await;
     // 2 MiB of text: 17 MiB of guest memory, the body, and an index of 16 MiB exceed the limit.
-    let (grown, answer) = peak_growth(&house, TestQuery::module(deeply_nested_module(1000))).await;
+    let (grown, answer) = peak_growth(&gateway, TestQuery::module(deeply_nested_module(1000))).await;
     assert!(answer.contains("limit-memory"), "{answer}");
     // 12 MiB of text have an index of 96 MiB.
-    let (larger, answer) = peak_growth(&house, TestQuery::module(deeply_nested_module(6000))).await;
+    let (larger, answer) = peak_growth(&gateway, TestQuery::module(deeply_nested_module(6000))).await;
     assert!(answer.contains("limit-memory"), "{answer}");
     for grown in [grown, larger] {
         assert!(grown < LIMIT + 2 * SLACK, "{} MiB", grown / MIB);
     }
-    let (_, answer) = peak_growth(&house, TestQuery::module(deeply_nested_module(100))).await;
+    let (_, answer) = peak_growth(&gateway, TestQuery::module(deeply_nested_module(100))).await;
     assert!(!answer.contains("limit"), "a smaller body must be accepted: {answer}");
 }
 
@@ -197,23 +197,24 @@ async fn the_index_of_a_response_is_counted_while_it_is_built() {
 async fn a_disconnect_frees_the_programs_memory_and_then_its_instance() {
     let route = "  - { path: /query, query: { services: [up], methods: [GET, POST], limits: { memory: 34MiB, cpu: 20s, timeout: 60s } } }
 runtime: { instances: 1 }";
-    let house = TestGateway::start(route).await;
-    let resident =
-        || process_status(&house, "VmRSS").trim_end_matches("kB").trim().parse::<usize>().expect("a number");
+    let gateway = TestGateway::start(route).await;
+    let resident = || {
+        process_status(&gateway, "VmRSS").trim_end_matches("kB").trim().parse::<usize>().expect("a number")
+    };
     let call = request_segment(1024, "GET", "http://up/hang", &[], "");
     let wait = "(i32.store (i32.const 16) (call $http (i32.const 1024)))
         (drop (call $Future_wait (i32.const 16) (i32.const 1) (i32.const 1)))";
     let full = TestQuery::module(plain_module(&call, &format!("(local $i i32) {} {wait}", grow_and_fill(7))));
     let done = plain_module("", "(call $done (i32.const 0) (i32.const 0))");
-    house.expect_text(TestQuery::module(done.clone())).await;
+    gateway.expect_text(TestQuery::module(done.clone())).await;
     let before = resident();
     for times in 1..=5 {
         tokio::select! {
-            answer = full.send(&house) => panic!("{}", answer.text()),
-            () = house.upstream.wait_for_requests("/hang", times) => {}
+            answer = full.send(&gateway) => panic!("{}", answer.text()),
+            () = gateway.upstream.wait_for_requests("/hang", times) => {}
         }
         // The pool has a single instance.
-        house.expect_text(TestQuery::module(done.clone())).await;
+        gateway.expect_text(TestQuery::module(done.clone())).await;
         let grown = resident().saturating_sub(before) * 1024;
         assert!(grown < SLACK, "{} MiB", grown / MIB);
     }
@@ -221,7 +222,7 @@ runtime: { instances: 1 }";
 
 #[tokio::test]
 async fn a_long_text_of_a_response_is_counted_before_it_is_read() {
-    let house = TestGateway::start(ROUTES).await;
+    let gateway = TestGateway::start(ROUTES).await;
     // The limit of 34 MiB has to cover the response and two copies of its text.
     for (bytes, fits) in [(8_000_000, true), (12_000_000, false)] {
         let call = request_segment(1024, "GET", &format!("http://up/json?n=1&text={bytes}"), &[], "");
@@ -234,7 +235,7 @@ async fn a_long_text_of_a_response_is_counted_before_it_is_read() {
               (i32.const 64) (i32.const 0) (i32.const 0)))
             (call $done (i32.const 68) (i32.const 4))",
         );
-        let answer = TestQuery::module(module).send(&house).await;
+        let answer = TestQuery::module(module).send(&gateway).await;
         if fits {
             assert_eq!(answer.body[..], u32::to_le_bytes(bytes), "the text's length: {}", answer.text());
         } else {
@@ -245,8 +246,8 @@ async fn a_long_text_of_a_response_is_counted_before_it_is_read() {
 
 #[tokio::test]
 async fn recordings_stay_within_their_size_limit_in_memory() {
-    let house = TestGateway::start(ROUTES).await;
-    house.assert_responsive("/query").await;
+    let gateway = TestGateway::start(ROUTES).await;
+    gateway.assert_responsive("/query").await;
     let call = request_segment(1024, "GET", "http://up/json?n=1", &[], "");
     for (what, body) in [
         ("logs", "(call $log (i32.const 0) (i32.const 0))"),
@@ -260,7 +261,7 @@ async fn recordings_stay_within_their_size_limit_in_memory() {
         );
         let module = plain_module(&call, &body);
         let query = TestQuery::module(module).with_path("/recorded").header("orfa-debug", "?1");
-        let (grown, answer) = peak_growth(&house, query).await;
+        let (grown, answer) = peak_growth(&gateway, query).await;
         assert!(answer.contains("recording-too-large"), "{what}: {answer}");
         assert!(grown < 30 * MIB, "{what}: {} MiB", grown / MIB);
     }
@@ -268,18 +269,18 @@ async fn recordings_stay_within_their_size_limit_in_memory() {
 
 #[tokio::test]
 async fn the_paths_of_calls_count_against_the_memory_limit() {
-    let house = TestGateway::start(ROUTES).await;
+    let gateway = TestGateway::start(ROUTES).await;
     let url = format!("http://up/json?n={}", "1".repeat(60_000));
     let call = request_segment(1024, "GET", &url, &[], "");
     let hoard = "(local $i i32)
         (loop (call $Handle_del (call $http (i32.const 1024)))
           (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 4000))))";
-    house.expect_problem(TestQuery::module(plain_module(&call, hoard)), 422, "limit-memory").await;
+    gateway.expect_problem(TestQuery::module(plain_module(&call, hoard)), 422, "limit-memory").await;
 }
 
 /// Transparent huge pages are off: the kernel would zero two mebibytes on a serving thread's first access.
 #[tokio::test]
 async fn the_gateway_disables_transparent_huge_pages() {
-    let house = TestGateway::start(ROUTES).await;
-    assert_eq!(process_status(&house, "THP_enabled"), "0");
+    let gateway = TestGateway::start(ROUTES).await;
+    assert_eq!(process_status(&gateway, "THP_enabled"), "0");
 }

@@ -12,8 +12,8 @@ const SHORT: &str = r#"(import "orfa" "done" (func $done (param i32 i32))) (memo
 
 /// Sends a module, asserts that it is refused with this code, and that the detail contains `told`.
 async fn expect_problem(module: Vec<u8>, code: &str, told: &str) {
-    let house = TestGateway::shared().await;
-    let document = house.expect_problem(TestQuery::module(module), 422, code).await;
+    let gateway = TestGateway::shared().await;
+    let document = gateway.expect_problem(TestQuery::module(module), 422, code).await;
     assert!(document["detail"].as_str().is_some_and(|detail| detail.contains(told)), "{document}");
 }
 
@@ -79,7 +79,7 @@ async fn rejects_foreign_imports() {
 
 #[tokio::test]
 async fn imports_of_another_type() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for import in [
         r#"(import "orfa" "done" (func (param i64)))"#,
         r#"(import "orfa" "done" (global i32))"#,
@@ -100,7 +100,7 @@ async fn imports_of_another_type() {
             let text =
                 format!("(module {import} {environment} {own} (func (export \"orfa\") (param i32 i32)))");
             if let Ok(module) = wat::parse_str(&text) {
-                let answer = TestQuery::module(module).send(&house).await;
+                let answer = TestQuery::module(module).send(&gateway).await;
                 assert!(
                     ["module-import", "module-malformed"].iter().any(|code| answer.json()["code"] == **code),
                     "{text}: {}",
@@ -109,7 +109,7 @@ async fn imports_of_another_type() {
             }
         }
     }
-    house.assert_responsive("/query").await;
+    gateway.assert_responsive("/query").await;
 }
 
 #[tokio::test]
@@ -151,8 +151,8 @@ async fn features_that_are_off() {
         ("(memory 1)", DONE),
         ("", "(drop (i8x16.relaxed_swizzle (v128.const i64x2 0 0) (v128.const i64x2 0 0)))"),
     ] {
-        let house = TestGateway::shared().await;
-        house.expect_problem(TestQuery::module(plain_module(field, body)), 422, "module-malformed").await;
+        let gateway = TestGateway::shared().await;
+        gateway.expect_problem(TestQuery::module(plain_module(field, body)), 422, "module-malformed").await;
     }
     let huge = r#"(module (memory (export "memory") 5000) (func (export "orfa") (param i32 i32)))"#;
     expect_problem(compile_wat(huge), "module-malformed", "").await;
@@ -175,12 +175,12 @@ async fn data_outside_the_region() {
     }
     let across = c_environment_module("(data (i32.const 327670) \"eleven char\")", DONE);
     expect_problem(across, "module-data-region", "is at 327670 to 327681").await;
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let computed = r#"(import "env:c@1" "__stack_pointer" (global $p (mut i32))) (data (global.get $p) "x")"#;
     expect_problem(compile_wat(&format!("(module (import \"env:c@1\" \"memory\" (memory 5)) {computed} (func (export \"orfa\") (param i32 i32)))")), "module-malformed", "").await;
     for (place, text) in [("262144", "x"), ("327679", "x"), ("327680", "")] {
         let fits = c_environment_module(&format!("(data (i32.const {place}) \"{text}\")"), DONE);
-        assert_eq!(house.expect_text(TestQuery::module(fits)).await, "", "{place}");
+        assert_eq!(gateway.expect_text(TestQuery::module(fits)).await, "", "{place}");
     }
 }
 
@@ -194,10 +194,10 @@ async fn elements_outside_the_region() {
         )
         .await;
     }
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let fits =
         c_environment_module("(elem (i32.const 1) func $done) (elem (i32.const 255) func $done)", DONE);
-    assert_eq!(house.expect_text(TestQuery::module(fits)).await, "");
+    assert_eq!(gateway.expect_text(TestQuery::module(fits)).await, "");
 }
 
 #[tokio::test]
@@ -244,13 +244,13 @@ async fn rejects_a_wrong_entry_signature() {
 
 #[tokio::test]
 async fn start_functions_may_call_the_host() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let early = |call: &str| format!("(func $start {call}) (start $start)");
     for module in [plain_module(&early(DONE), ""), c_environment_module(&early(DONE), "")] {
-        assert_eq!(house.expect_text(TestQuery::module(module)).await, "");
+        assert_eq!(gateway.expect_text(TestQuery::module(module)).await, "");
     }
     let wild = early("(call $done (i32.const -1) (i32.const 2))");
-    house.expect_problem(TestQuery::module(plain_module(&wild, "")), 422, "program-bad-pointer").await;
+    gateway.expect_problem(TestQuery::module(plain_module(&wild, "")), 422, "program-bad-pointer").await;
 }
 
 #[tokio::test]
@@ -265,14 +265,14 @@ async fn start_functions_are_limited() {
         c_environment_module("(func $start (loop (br 0))) (start $start)", DONE),
         c_environment_module("(func (export \"__wasm_call_ctors\") (loop (br 0)))", DONE),
     ] {
-        let house = TestGateway::shared().await;
-        house.expect_problem(TestQuery::module(module).input("input"), 422, "limit-cpu").await;
+        let gateway = TestGateway::shared().await;
+        gateway.expect_problem(TestQuery::module(module).input("input"), 422, "limit-cpu").await;
     }
 }
 
 #[tokio::test]
 async fn stops_endless_recursion() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let deep = "(func $deep (call $deep))";
     for module in [
         plain_module(deep, "(call $deep)"),
@@ -281,7 +281,7 @@ async fn stops_endless_recursion() {
             static int deep(volatile char *before) { volatile char here[4096]; here[0] = before[0]; return deep(here) + here[1]; }
             void orfa(const void *input, int len) { volatile char first[1] = {0}; orfa_done_as(\"%d\", deep(first)); }").await,
     ] {
-        house.expect_problem(TestQuery::module(module), 422, "program-trapped").await;
+        gateway.expect_problem(TestQuery::module(module), 422, "program-trapped").await;
     }
 }
 
@@ -301,49 +301,52 @@ async fn problems_name_the_trap() {
 
 #[tokio::test]
 async fn modules_that_are_hard_to_compile() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let locals = format!("(func (local {}) (drop (i32.const 0)))", "i64 ".repeat(60_000));
-    house
+    gateway
         .expect_problem(TestQuery::module(plain_module(&locals, DONE)), 422, "module-malformed")
         .await
         .as_object()
         .expect("a document");
     let nested = format!("{}{}", "(block ".repeat(1500), ")".repeat(1500));
-    assert_eq!(house.expect_text(TestQuery::module(plain_module("", &format!("{nested} {DONE}")))).await, "");
+    assert_eq!(
+        gateway.expect_text(TestQuery::module(plain_module("", &format!("{nested} {DONE}")))).await,
+        ""
+    );
 }
 
 #[tokio::test]
 async fn runs_plain_modules() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let echo = plain_module("", "(call $done (local.get $at) (local.get $len))");
-    assert_eq!(house.expect_text(TestQuery::module(&echo[..]).input("an echo")).await, "an echo");
+    assert_eq!(gateway.expect_text(TestQuery::module(&echo[..]).input("an echo")).await, "an echo");
     let own = plain_module(
         "(func (export \"orfa_alloc\") (param i32) (result i32) (i32.const 512))",
         "(call $done (local.get $at) (i32.add (local.get $at) (i32.const -505)))",
     );
     assert_eq!(
-        house.expect_text(TestQuery::module(own).input("its own")).await,
+        gateway.expect_text(TestQuery::module(own).input("its own")).await,
         "its own",
         "a custom allocator"
     );
-    assert_eq!(house.expect_text(TestQuery::module(echo)).await, "");
+    assert_eq!(gateway.expect_text(TestQuery::module(echo)).await, "");
 }
 
 #[tokio::test]
 async fn two_runs_share_no_memory() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let count = "(i32.store (i32.const 300000) (i32.add (i32.load (i32.const 300000)) (i32.const 49)))
         (call $done (i32.const 300000) (i32.const 1))";
     for module in [c_environment_module("", count), plain_module("", &count.replace("300000", "3000"))] {
         for _ in 0..3 {
-            assert_eq!(house.expect_text(TestQuery::module(&module[..])).await, "1");
+            assert_eq!(gateway.expect_text(TestQuery::module(&module[..])).await, "1");
         }
     }
 }
 
 #[tokio::test]
 async fn constructors_of_both_modules_run() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         #include <stdlib.h>
         static volatile int order[3], count;
@@ -352,12 +355,12 @@ async fn constructors_of_both_modules_run() {
         static char *kept;
         __attribute__((constructor(300))) static void third(void) { kept = malloc(4); kept[0] = order[count++] = 3; }
         void orfa(const void *input, int len) { orfa_done_as("[%d,%d,%d,%d]", order[0], order[1], order[2], kept[0]); }"#;
-    assert_eq!(house.expect_text(TestQuery::module(build_c_program(source).await)).await, "[1,2,3,3]");
+    assert_eq!(gateway.expect_text(TestQuery::module(build_c_program(source).await)).await, "[1,2,3,3]");
 }
 
 #[tokio::test]
 async fn function_pointers_work_across_modules() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         #include <stdlib.h>
         #include <string.h>
@@ -369,12 +372,12 @@ async fn function_pointers_work_across_modules() {
             qsort(numbers, 5, sizeof *numbers, downwards);
             orfa_done_as("[%d,%d,%d,%b,%d]", numbers[0], numbers[1], numbers[4], calls > 3, compare("a", "a"));
         }"#;
-    assert_eq!(house.expect_text(TestQuery::module(build_c_program(source).await)).await, "[5,4,1,true,0]");
+    assert_eq!(gateway.expect_text(TestQuery::module(build_c_program(source).await)).await, "[5,4,1,true,0]");
 }
 
 #[tokio::test]
 async fn a_c_program_reads_its_input_and_calls_services() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
             int n = orfa_int(orfa_json(input, len), 1, "/n");
@@ -384,6 +387,6 @@ async fn a_c_program_reads_its_input_and_calls_services() {
     let module = build_c_program(source).await;
     assert!(module.len() < 1200, "{} bytes", module.len());
     let query = TestQuery::module(module).input(r#"{"n":4}"#);
-    assert_eq!(house.expect_text(query.clone()).await, r#"{"count":4,"last":"item 3"}"#);
-    assert_eq!(query.send(&house).await.header("content-type"), "application/json");
+    assert_eq!(gateway.expect_text(query.clone()).await, r#"{"count":4,"last":"item 3"}"#);
+    assert_eq!(query.send(&gateway).await.header("content-type"), "application/json");
 }

@@ -7,18 +7,18 @@ use testkit::http::HeldConnection;
 use crate::support::{TestGateway, TestQuery, plain_module};
 
 /// Sends a JavaScript program and asserts that it is refused with this code.
-async fn expect_problem(house: &TestGateway, source: &str, code: &str) {
-    house.expect_problem(TestQuery::javascript(source), 422, code).await;
+async fn expect_problem(gateway: &TestGateway, source: &str, code: &str) {
+    gateway.expect_problem(TestQuery::javascript(source), 422, code).await;
 }
 
 #[tokio::test]
 async fn each_run_has_its_own_randomness_and_the_current_time() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = "export default () => [Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(8))], Date.now()]";
     let mut runs = Vec::new();
     for _ in 0..2 {
         let run: Value =
-            serde_json::from_str(&house.expect_text(TestQuery::javascript(source)).await).expect("JSON");
+            serde_json::from_str(&gateway.expect_text(TestQuery::javascript(source)).await).expect("JSON");
         runs.push(run);
     }
     for what in ["/0", "/1", "/2"] {
@@ -32,7 +32,7 @@ async fn each_run_has_its_own_randomness_and_the_current_time() {
 
 #[tokio::test]
 async fn return_values_become_answers() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for (value, status, content_type, body) in [
         ("'text'", 200, "text/plain; charset=utf-8", "text"),
         ("({ a: 1 })", 200, "application/json", r#"{"a":1}"#),
@@ -55,7 +55,8 @@ async fn return_values_become_answers() {
         ("new Response(null, { status: 204 })", 204, "", ""),
         ("'a\\u{1F600}b\\uD800c'", 200, "text/plain; charset=utf-8", "a\u{1F600}b\u{FFFD}c"),
     ] {
-        let answer = TestQuery::javascript(&format!("export default async () => {value}")).send(&house).await;
+        let answer =
+            TestQuery::javascript(&format!("export default async () => {value}")).send(&gateway).await;
         assert_eq!((answer.status.as_u16(), &*answer.text()), (status, body), "{value}");
         if !content_type.is_empty() {
             assert_eq!(answer.header("content-type"), content_type, "{value}");
@@ -65,7 +66,7 @@ async fn return_values_become_answers() {
 
 #[tokio::test]
 async fn rejects_unusable_return_values() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for value in [
         "() => 1",
         "Symbol()",
@@ -76,13 +77,13 @@ async fn rejects_unusable_return_values() {
         "new Response('', { headers: { 'set-cookie': 'a=b' } })",
     ] {
         let source = format!("export default () => ({value})");
-        let document = TestQuery::javascript(&source).send(&house).await.json();
+        let document = TestQuery::javascript(&source).send(&gateway).await.json();
         let code = document["code"].as_str().unwrap_or("none");
         assert!(["program-bad-answer", "answer-header"].contains(&code), "{value}: {document}");
     }
-    expect_problem(&house, "export default () => new Response('', { status: 99 })", "program-threw").await;
-    expect_problem(&house, "export default 5", "program-bad-answer").await;
-    expect_problem(&house, "export const main = () => 1", "program-bad-answer").await;
+    expect_problem(&gateway, "export default () => new Response('', { status: 99 })", "program-threw").await;
+    expect_problem(&gateway, "export default 5", "program-bad-answer").await;
+    expect_problem(&gateway, "export const main = () => 1", "program-bad-answer").await;
 }
 
 /// Values that `JSON.stringify` writes as `{}`, without their data, and the beginning of the error for them.
@@ -102,11 +103,12 @@ const LOSSY_VALUES: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn return_values_that_would_lose_their_data_are_rejected() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let params = ("new URLSearchParams('a=1')", "URLSearchParams have no JSON form");
     for (value, expected) in LOSSY_VALUES.iter().chain([&params]) {
         let source = format!("export default async (_, {{ up }}) => ({value})");
-        let document = house.expect_problem(TestQuery::javascript(&source), 422, "program-bad-answer").await;
+        let document =
+            gateway.expect_problem(TestQuery::javascript(&source), 422, "program-bad-answer").await;
         let detail = document["detail"].as_str().unwrap_or_default();
         assert!(detail.starts_with(&format!("TypeError: {expected}")), "{value}: {document}");
     }
@@ -114,7 +116,7 @@ async fn return_values_that_would_lose_their_data_are_rejected() {
 
 #[tokio::test]
 async fn response_json_rejects_values_that_would_lose_their_data() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let promise = ("up.get('/json?n=1')", "a Promise has no JSON form");
     let params = ("new URLSearchParams('a=1')", "URLSearchParams have no JSON form");
     for (value, expected) in LOSSY_VALUES.iter().chain([&promise, &params]) {
@@ -123,14 +125,14 @@ async fn response_json_rejects_values_that_would_lose_their_data() {
                 try {{ return Response.json({value}) }} catch (e) {{ return `${{e.name}}: ${{e.message}}` }}
             }}"
         );
-        let answer = house.expect_text(TestQuery::javascript(&source)).await;
+        let answer = gateway.expect_text(TestQuery::javascript(&source)).await;
         assert!(answer.starts_with(&format!("TypeError: {expected}")), "{value}: {answer}");
     }
 }
 
 #[tokio::test]
 async fn bodies_that_would_lose_their_data_are_not_sent() {
-    let house = TestGateway::start(
+    let gateway = TestGateway::start(
         "  - { path: /write, query: { services: [up], methods: [GET, POST, PUT, PATCH] } }",
     )
     .await;
@@ -143,16 +145,16 @@ async fn bodies_that_would_lose_their_data_are_not_sent() {
                     try {{ await up.{method}('/echo', {value}); return 'sent' }} catch (e) {{ return `${{e.name}}: ${{e.message}}` }}
                 }}"
             );
-            let answer = house.expect_text(TestQuery::javascript(&source).with_path("/write")).await;
+            let answer = gateway.expect_text(TestQuery::javascript(&source).with_path("/write")).await;
             assert!(answer.starts_with(&format!("TypeError: {expected}")), "{method} {value}: {answer}");
         }
     }
-    assert_eq!(house.upstream.hits("/echo"), 0, "a body was sent");
+    assert_eq!(gateway.upstream.hits("/echo"), 0, "a body was sent");
 }
 
 #[tokio::test]
 async fn objects_without_data_of_their_own_are_sent_as_json() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for (value, json) in [
         ("{}", "{}"),
         ("Object.create(null)", "{}"),
@@ -164,10 +166,10 @@ async fn objects_without_data_of_their_own_are_sent_as_json() {
         ("[new Error('e'), new Headers()]", "[{},{}]"),
     ] {
         let returned = format!("export default () => ({value})");
-        assert_eq!(house.expect_text(TestQuery::javascript(&returned)).await, json, "{value}");
+        assert_eq!(gateway.expect_text(TestQuery::javascript(&returned)).await, json, "{value}");
         let sent = format!("export default async (_, {{ up }}) => (await up.post('/echo', {value})).body");
         assert_eq!(
-            house.expect_text(TestQuery::javascript(&sent).with_path("/write")).await,
+            gateway.expect_text(TestQuery::javascript(&sent).with_path("/write")).await,
             json,
             "{value}, as a body"
         );
@@ -176,30 +178,30 @@ async fn objects_without_data_of_their_own_are_sent_as_json() {
 
 #[tokio::test]
 async fn responses_of_statuses_without_a_body_reject_one() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for status in [204, 205, 304] {
         for body in ["'lost'", "''", "new Uint8Array(1)", "new URLSearchParams('a=1')"] {
             let source = format!("export default () => new Response({body}, {{ status: {status} }})");
-            let document = house.expect_problem(TestQuery::javascript(&source), 422, "program-threw").await;
+            let document = gateway.expect_problem(TestQuery::javascript(&source), 422, "program-threw").await;
             let detail = document["detail"].as_str().unwrap_or_default();
             assert!(detail.starts_with("TypeError: a Response of status"), "{status}, {body}: {document}");
         }
         expect_problem(
-            &house,
+            &gateway,
             &format!("export default () => Response.json(1, {{ status: {status} }})"),
             "program-threw",
         )
         .await;
         for body in ["null", "undefined"] {
             let source = format!("export default () => new Response({body}, {{ status: {status} }})");
-            assert_eq!(TestQuery::javascript(&source).send(&house).await.status.as_u16(), status, "{body}");
+            assert_eq!(TestQuery::javascript(&source).send(&gateway).await.status.as_u16(), status, "{body}");
         }
     }
 }
 
 #[tokio::test]
 async fn input_of_every_kind() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let echo = "export default (input) => ({ input })";
     for (input, told) in [
         ("", "{}"),
@@ -209,21 +211,24 @@ async fn input_of_every_kind() {
         ("{\"__proto__\":1}", "{\"__proto__\":1}"),
     ] {
         assert_eq!(
-            house.expect_text(TestQuery::javascript(echo).input(input)).await,
+            gateway.expect_text(TestQuery::javascript(echo).input(input)).await,
             format!("{{\"input\":{told}}}")
         );
     }
     let bytes = "export const input = 'bytes'; export default (input) => [input instanceof Uint8Array, input.length, input[0]]";
-    assert_eq!(house.expect_text(TestQuery::javascript(bytes).input("\u{0}{not json")).await, "[true,10,0]");
+    assert_eq!(
+        gateway.expect_text(TestQuery::javascript(bytes).input("\u{0}{not json")).await,
+        "[true,10,0]"
+    );
     let text = "export const input = 'text'; export default (input) => input.toUpperCase()";
-    assert_eq!(house.expect_text(TestQuery::javascript(text).input("{not json")).await, "{NOT JSON");
-    house.expect_problem(TestQuery::javascript(echo).input("{not json"), 422, "program-refused").await;
-    expect_problem(&house, "export const input = 5; export default () => 1", "program-bad-answer").await;
+    assert_eq!(gateway.expect_text(TestQuery::javascript(text).input("{not json")).await, "{NOT JSON");
+    gateway.expect_problem(TestQuery::javascript(echo).input("{not json"), 422, "program-refused").await;
+    expect_problem(&gateway, "export const input = 5; export default () => 1", "program-bad-answer").await;
 }
 
 #[tokio::test]
 async fn service_errors_describe_the_failure() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = "export default async (_, { up, dead, impatient }) => {
         const told = async (call) => {
             try { return await call() } catch (e) {
@@ -238,8 +243,8 @@ async fn service_errors_describe_the_failure() {
             await told(() => up.get('/echo').then(() => 'well')),
         ];
     }";
-    let told: Value =
-        serde_json::from_str(&house.expect_text(TestQuery::javascript(source)).await).expect("JSON");
+    let value: Value =
+        serde_json::from_str(&gateway.expect_text(TestQuery::javascript(source)).await).expect("JSON");
     let expected = json!([
         [true, "ServiceError", "up", "GET", "/status/418?q=a%20b", 418, "as you wish\n", null],
         [true, "ServiceError", "dead", "GET", "/x", 0, null, "unreachable"],
@@ -247,36 +252,36 @@ async fn service_errors_describe_the_failure() {
         [true, "ServiceError", "up", "GET", "/reset", 0, null, "broken"],
         "well"
     ]);
-    assert_eq!(told, expected);
+    assert_eq!(value, expected);
 }
 
 #[tokio::test]
 async fn path_placeholders_are_filled_in_safely() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let path = |call: &str| {
         TestQuery::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"))
     };
     assert_eq!(
-        house.expect_text(path("up.get('/echo', { a: 'b&c=d', e: [1, 2], f: null })")).await,
+        gateway.expect_text(path("up.get('/echo', { a: 'b&c=d', e: [1, 2], f: null })")).await,
         "/echo?a=b%26c%3Dd&e=1,2"
     );
     for id in ["'..'", "'.'", "''", "'../secret'"] {
         let query = TestQuery::javascript(&format!(
             "export default async (_, {{ up }}) => (await up.get('/{{id}}', {{ id: {id} }}))"
         ));
-        let document = query.send(&house).await.json();
+        let document = query.send(&gateway).await.json();
         let code = document["code"].as_str().unwrap_or("none");
         assert!(
             ["program-threw", "path-dot-segment", "path-encoded-slash"].contains(&code),
             "{id}: {document}"
         );
     }
-    house.assert_responsive("/query").await;
+    gateway.assert_responsive("/query").await;
 }
 
 #[tokio::test]
 async fn parameters_are_sent_or_refused_and_never_lost() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let path = |call: &str| {
         TestQuery::javascript(&format!("export default async (_, {{ up }}) => (await {call}).path"))
     };
@@ -290,7 +295,7 @@ async fn parameters_are_sent_or_refused_and_never_lost() {
         ("{ a: undefined, b: null }", "/echo"),
     ] {
         assert_eq!(
-            house.expect_text(path(&format!("up.get('/echo', {params})"))).await,
+            gateway.expect_text(path(&format!("up.get('/echo', {params})"))).await,
             expected,
             "{params}"
         );
@@ -313,36 +318,36 @@ async fn parameters_are_sent_or_refused_and_never_lost() {
         ("up.delete('/echo', { a: undefined })", "'a' is undefined"),
         ("up.patch('/echo', 1, { a: null })", "'a' is null"),
     ] {
-        let document = house.expect_problem(path(call), 422, "program-threw").await;
+        let document = gateway.expect_problem(path(call), 422, "program-threw").await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains(told)), "{call}: {document}");
     }
 }
 
 #[tokio::test]
 async fn fetch_follows_the_standard() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = "export default async (_, { up }) => {
         const answer = await up.fetch('/status/404');
         const echo = await up.fetch('/echo', { method: 'POST', headers: { 'X-A': 'b' }, body: new URLSearchParams({ a: '1' }) });
         const { method, headers, body } = await echo.json();
         return [answer.ok, answer.status, await answer.text(), method, headers['x-a'], headers['content-type'], body];
     }";
-    let told: Value =
-        serde_json::from_str(&house.expect_text(TestQuery::javascript(source).with_path("/write")).await)
+    let value: Value =
+        serde_json::from_str(&gateway.expect_text(TestQuery::javascript(source).with_path("/write")).await)
             .expect("JSON");
     let form = "application/x-www-form-urlencoded";
-    assert!(told[5].as_str().is_some_and(|text| text.starts_with(form)), "{told}");
-    assert_eq!((&told[0], &told[1], &told[2]), (&json!(false), &json!(404), &json!("as you wish\n")));
-    assert_eq!((&told[3], &told[4], &told[6]), (&json!("POST"), &json!("b"), &json!("a=1")));
+    assert!(value[5].as_str().is_some_and(|text| text.starts_with(form)), "{value}");
+    assert_eq!((&value[0], &value[1], &value[2]), (&json!(false), &json!(404), &json!("as you wish\n")));
+    assert_eq!((&value[3], &value[4], &value[6]), (&json!("POST"), &json!("b"), &json!("a=1")));
     let passed =
-        TestQuery::javascript("export default (_, { up }) => up.fetch('/status/418')").send(&house).await;
+        TestQuery::javascript("export default (_, { up }) => up.fetch('/status/418')").send(&gateway).await;
     assert_eq!((passed.status.as_u16(), &*passed.text()), (418, "as you wish\n"));
 }
 
 #[tokio::test]
 async fn statuses_without_a_body_keep_the_connection_in_sync() {
-    let house = TestGateway::shared().await;
-    let mut connection = HeldConnection::open(&house.gateway.url).await.expect("a connection");
+    let gateway = TestGateway::shared().await;
+    let mut connection = HeldConnection::open(&gateway.gateway.url).await.expect("a connection");
     let headers = [("content-type", "application/wasm")];
     for (status, body) in [(204, ""), (205, ""), (304, ""), (200, "body")] {
         let program =
@@ -355,7 +360,7 @@ async fn statuses_without_a_body_keep_the_connection_in_sync() {
 
 #[tokio::test]
 async fn answers_made_with_the_callers_credentials_are_private() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let cached = |call: &str| {
         let source = format!(
             "export default async (_, s) => {{
@@ -365,8 +370,11 @@ async fn answers_made_with_the_callers_credentials_are_private() {
         );
         TestQuery::javascript(&source)
     };
-    let own = cached("s.guarded.get('/json')").send(&house).await;
-    assert_eq!((own.header("cache-control"), own.header("vary")), ("private, max-age=60", "authorization"));
-    let everybodys = cached("s.up.get('/json')").send(&house).await;
+    let response = cached("s.guarded.get('/json')").send(&gateway).await;
+    assert_eq!(
+        (response.header("cache-control"), response.header("vary")),
+        ("private, max-age=60", "authorization")
+    );
+    let everybodys = cached("s.up.get('/json')").send(&gateway).await;
     assert_eq!((everybodys.header("cache-control"), everybodys.header("vary")), ("public, max-age=60", ""));
 }

@@ -50,12 +50,12 @@ async fn replays_long_bodies_and_answers() {
       methods: [GET, POST]
       recordings: { callers: [anyone], size: 8MiB }
       limits: { cpu: 5s, timeout: 30s }";
-    let house = TestGateway::start(routes).await;
+    let gateway = TestGateway::start(routes).await;
     let program = "export default async (_, { up }) => {
   const answer = await up.fetch('/body', { method: 'POST', body: 'é\\n'.repeat(100000) });
   return (await answer.text()).length + 'x'.repeat(300000);
 }";
-    let recorded = TestQuery::javascript(program).header("orfa-debug", "?1").send(&house).await;
+    let recorded = TestQuery::javascript(program).header("orfa-debug", "?1").send(&gateway).await;
     assert_eq!(recorded.status, 200, "{}", recorded.text().chars().take(300).collect::<String>());
     let output = replay(&recorded.body, "q.js", program.as_bytes()).await;
     assert_eq!(output.stdout.len(), "200000".len() + 300_000, "{}", lossy_text(&output.stderr));
@@ -268,13 +268,13 @@ async fn distinguishes_invalid_recordings() {
 
 #[tokio::test]
 async fn recordings_are_limited_in_size() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let large = "export default async (_, { up }) => (await up.get('/json', { n: 1500 })).length";
     let many = "export default () => { for (let i = 0; i < 100000; i++) Date.now(); return 1 }";
     let said = "export default () => { for (;;) console.log('x'.repeat(10000)); }";
     for program in [large, many, said] {
         let query = TestQuery::javascript(program).with_path("/recorded").header("orfa-debug", "?1");
-        let document = house.expect_problem(query, 422, "recording-too-large").await;
+        let document = gateway.expect_problem(query, 422, "recording-too-large").await;
         assert!(
             document["detail"].as_str().is_some_and(|detail| detail.contains("32768 bytes")),
             "{document}"
@@ -282,25 +282,25 @@ async fn recordings_are_limited_in_size() {
     }
     let input =
         TestQuery::javascript("export default () => 1").input(&format!("\"{}\"", "x".repeat(32 << 10)));
-    house
+    gateway
         .expect_problem(input.with_path("/recorded").header("orfa-debug", "?1"), 422, "recording-too-large")
         .await;
     let handles = "(drop (call $Future_wait (i32.const 0) (i32.const 30000) (i32.const 0)))";
     let module =
         TestQuery::module(plain_module("", handles)).with_path("/recorded").header("orfa-debug", "?1");
-    let recording = module.send(&house).await.text();
+    let recording = module.send(&gateway).await.text();
     assert!(recording.contains("program-bad-pointer") && recording.len() < 1000, "{recording}");
 }
 
 #[tokio::test]
 async fn recording_is_off_by_default() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let query = TestQuery::javascript("export default () => 'hello'");
-    house.expect_problem(query.clone().header("orfa-debug", "?1"), 403, "recording-off").await;
-    assert_eq!(house.expect_text(query.clone().header("orfa-debug", "?0")).await, "hello");
-    assert_eq!(house.expect_text(query.clone().with_path("/recorded")).await, "hello");
+    gateway.expect_problem(query.clone().header("orfa-debug", "?1"), 403, "recording-off").await;
+    assert_eq!(gateway.expect_text(query.clone().header("orfa-debug", "?0")).await, "hello");
+    assert_eq!(gateway.expect_text(query.clone().with_path("/recorded")).await, "hello");
     for malformed in ["1", "yes", "?1, ?1", ""] {
-        house.expect_problem(query.clone().header("orfa-debug", malformed), 400, "header-malformed").await;
+        gateway.expect_problem(query.clone().header("orfa-debug", malformed), 400, "header-malformed").await;
     }
 }
 
@@ -404,7 +404,7 @@ routes:
 
 #[tokio::test]
 async fn recordings_contain_only_the_programs_own_credentials() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let program = "export default async (_, { guarded }) => {
         const echo = await guarded.fetch('/echo', { headers: { 'x-mine': 'of-the-program' } });
         return { seen: (await echo.json()).path, cookie: echo.headers.get('set-cookie') };
@@ -412,7 +412,7 @@ async fn recordings_contain_only_the_programs_own_credentials() {
     let query = TestQuery::javascript(program).with_path("/recorded").header("orfa-debug", "?1");
     let query =
         query.header("authorization", "Bearer of-the-client").header("cookie", "session=of-the-client");
-    let response = query.send(&house).await;
+    let response = query.send(&gateway).await;
     let recording: Value = response.json();
     let calls = recording["calls"].as_array().expect("calls");
     let call = calls.iter().find(|call| call["function"] == "http").expect("a call");

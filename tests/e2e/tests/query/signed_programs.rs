@@ -55,29 +55,33 @@ rights: {{ anonymous: {{}}, shop: {{}}, other: {{}} }}
 #[tokio::test]
 async fn routes_for_signed_programs_reject_everything_else() {
     let (folder, trust) = create_key().await;
-    let house = TestGateway::start(&signed_routes(&trust)).await;
+    let gateway = TestGateway::start(&signed_routes(&trust)).await;
     let signed = sign_program(folder.path(), "a.js", PROGRAM).await;
     let send = |program: &str, header: &str| {
         TestQuery::javascript(program).with_path("/signed").header("orfa-trust", header)
     };
-    assert_eq!(house.expect_text(send(PROGRAM, &signed)).await, r#"["guarded","up"]"#);
+    assert_eq!(gateway.expect_text(send(PROGRAM, &signed)).await, r#"["guarded","up"]"#);
     assert_problem(
-        &TestQuery::javascript(PROGRAM).with_path("/signed").send(&house).await,
+        &TestQuery::javascript(PROGRAM).with_path("/signed").send(&gateway).await,
         403,
         "program-unsigned",
     );
-    assert_problem(&send("export default () => 1", &signed).send(&house).await, 403, "trust-signature-wrong");
+    assert_problem(
+        &send("export default () => 1", &signed).send(&gateway).await,
+        403,
+        "trust-signature-wrong",
+    );
     let typed = TestQuery::typescript(PROGRAM).with_path("/signed").header("orfa-trust", &signed);
-    assert_problem(&typed.send(&house).await, 403, "trust-signature-wrong");
+    assert_problem(&typed.send(&gateway).await, 403, "trust-signature-wrong");
     let stranger = signed.replace("\"shop\"", "\"nobody\"");
-    assert_problem(&send(PROGRAM, &stranger).send(&house).await, 403, "trust-key-unknown");
-    assert_problem(&send(PROGRAM, &with_high_s(&signed)).send(&house).await, 403, "trust-signature-wrong");
+    assert_problem(&send(PROGRAM, &stranger).send(&gateway).await, 403, "trust-key-unknown");
+    assert_problem(&send(PROGRAM, &with_high_s(&signed)).send(&gateway).await, 403, "trust-signature-wrong");
     for wrong in [":AA==:;keyid=\"shop\"", &*signed.replace(";keyid=\"shop\"", ""), "abc", ":AA==:, :AA==:"] {
-        assert_problem(&send(PROGRAM, wrong).send(&house).await, 400, "header-malformed");
+        assert_problem(&send(PROGRAM, wrong).send(&gateway).await, 400, "header-malformed");
     }
     // An invalid signature is an error even where no signature is required.
-    let wrong = TestQuery::javascript("export default () => 1").header("orfa-trust", &signed);
-    assert_problem(&wrong.send(&house).await, 403, "trust-signature-wrong");
+    let query = TestQuery::javascript("export default () => 1").header("orfa-trust", &signed);
+    assert_problem(&query.send(&gateway).await, 403, "trust-signature-wrong");
 }
 
 /// Returns the same signature with `s` in the upper half of its range.
@@ -99,38 +103,38 @@ fn with_high_s(signed: &str) -> String {
 #[tokio::test]
 async fn callers_with_the_signature_share_the_cached_program() {
     let (folder, trust) = create_key().await;
-    let house = TestGateway::start(&signed_routes(&trust)).await;
+    let gateway = TestGateway::start(&signed_routes(&trust)).await;
     let signed = sign_program(folder.path(), "a.js", PROGRAM).await;
     let by = |query: TestQuery, who: &str| {
         query.header("orfa-trust", &signed).header("x-api-key", &format!("a-long-and-random-key-of-{who}"))
     };
     let hash = STANDARD.encode(Sha256::digest(PROGRAM));
-    let named = TestQuery::new("text/javascript", "{}")
+    let test_query = TestQuery::new("text/javascript", "{}")
         .header("orfa-cache", &format!("code;hash=:{hash}:"))
         .with_path("/signed");
-    assert_problem(&by(named.clone(), "another").send(&house).await, 409, "program-unknown");
-    let sent = by(TestQuery::javascript(PROGRAM).with_path("/signed"), "the-shop").send(&house).await;
+    assert_problem(&by(test_query.clone(), "another").send(&gateway).await, 409, "program-unknown");
+    let sent = by(TestQuery::javascript(PROGRAM).with_path("/signed"), "the-shop").send(&gateway).await;
     assert_eq!(sent.status, 200);
-    let answer = by(named.clone(), "another").send(&house).await;
+    let answer = by(test_query.clone(), "another").send(&gateway).await;
     assert_eq!(answer.text(), r#"["guarded","up"]"#, "the other caller's first request, without the program");
     assert!(answer.header("orfa-cache").ends_with(";did=found"));
-    assert_problem(&named.send(&house).await, 403, "program-unsigned");
+    assert_problem(&test_query.send(&gateway).await, 403, "program-unsigned");
 }
 
 #[tokio::test]
 async fn a_client_does_not_evict_instances_of_others_with_the_signature() {
     let (folder, trust) = create_key().await;
     // One client has one of eight warm instances.
-    let house = TestGateway::start(&signed_routes(&format!("{trust}runtime: {{ instances: 16 }}\n"))).await;
+    let gateway = TestGateway::start(&signed_routes(&format!("{trust}runtime: {{ instances: 16 }}\n"))).await;
     let signed = sign_program(folder.path(), "a.js", PROGRAM).await;
     let query = TestQuery::javascript(PROGRAM).header("orfa-trust", &signed).header("orfa-cache", "instance");
-    let first = query.send(&house).await;
+    let first = query.send(&gateway).await;
     let token = first.header("orfa-cache").split(';').find_map(|part| part.strip_prefix("token="));
     let token = token.expect("a token").to_owned();
     for _ in 0..2 {
         let socket = TcpSocket::new_v4().expect("a socket");
         socket.bind(SocketAddr::from(([127, 0, 0, 2], 0))).expect("another address");
-        let mut stream = socket.connect(house.gateway.address).await.expect("a connection");
+        let mut stream = socket.connect(gateway.gateway.address).await.expect("a connection");
         let request = format!(
             "POST /query HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: text/javascript\r\n\
              orfa-trust: {signed}\r\norfa-cache: instance\r\ncontent-length: {}\r\n\r\n{PROGRAM}",
@@ -143,7 +147,7 @@ async fn a_client_does_not_evict_instances_of_others_with_the_signature() {
     }
     let again =
         TestQuery::new("text/javascript", "").header("orfa-cache", &format!("instance;token={token}"));
-    let again = again.send(&house).await;
+    let again = again.send(&gateway).await;
     assert!(again.header("orfa-cache").ends_with(";did=reused"), "{}", again.header("orfa-cache"));
 }
 

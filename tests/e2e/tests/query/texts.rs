@@ -24,22 +24,23 @@ fn call_program(call: &str) -> TestQuery {
 
 #[tokio::test]
 async fn paths_are_never_cut_at_nul() {
-    let house = TestGateway::start(
+    let gateway = TestGateway::start(
         "  - path: /write
     query: { services: [up], methods: [GET, POST, DELETE] }",
     )
     .await;
     for (place, call) in calls_with(r"'\0'").into_iter().chain(calls_with(r"'\u0000/x'")) {
-        let document =
-            house.expect_problem(call_program(&format!("await {call}")), 422, "path-control-character").await;
+        let document = gateway
+            .expect_problem(call_program(&format!("await {call}")), 422, "path-control-character")
+            .await;
         assert!(document["detail"].as_str().is_some_and(|text| text.contains("%00")), "{place}: {document}");
     }
-    assert_eq!(house.upstream.hits("/echo"), 0, "a request was sent to a shorter path");
+    assert_eq!(gateway.upstream.hits("/echo"), 0, "a request was sent to a shorter path");
 }
 
 #[tokio::test]
 async fn parameters_are_not_cut_at_nul() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for (params, path) in [
         (r"{ 'a\0b': 1 }", "/echo?a%00b=1"),
         (r"{ '\0': 'x\0y' }", "/echo?%00=x%00y"),
@@ -48,25 +49,25 @@ async fn parameters_are_not_cut_at_nul() {
         (r"{ 'é': '\ud83d\ude00' }", "/echo?%C3%A9=%F0%9F%98%80"),
     ] {
         let query = call_program(&format!("(await up.get('/echo', {params})).path"));
-        assert_eq!(house.expect_text(query).await, path, "{params}");
+        assert_eq!(gateway.expect_text(query).await, path, "{params}");
     }
     let query = call_program(r"(await up.get('/echo?a\0b=c\ud800d\0')).path");
-    assert_eq!(house.expect_text(query).await, "/echo?a%00b=c%EF%BF%BDd%00");
+    assert_eq!(gateway.expect_text(query).await, "/echo?a%00b=c%EF%BF%BDd%00");
 }
 
 #[tokio::test]
 async fn an_unpaired_surrogate_in_a_path_is_sent_as_the_replacement_character() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for (place, call) in calls_with(r"'\ud800'") {
         let query = call_program(&format!("await {call}.then(() => 'came', (e) => e.path)"));
-        let path = house.expect_text(query).await;
+        let path = gateway.expect_text(query).await;
         assert!(path == "came" || path.contains("%EF%BF%BD"), "{place}: {path}");
     }
 }
 
 #[tokio::test]
 async fn c_strings_never_match_a_longer_text_with_a_nul() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
             orfa_value json = orfa_json(input, len);
@@ -82,7 +83,7 @@ async fn c_strings_never_match_a_longer_text_with_a_nul() {
         ("\0", json!(["none", false, false, "/echo?name=%00"])),
     ] {
         let input = json!({ "name": text, "names": [text] }).to_string();
-        let answer = house.expect_text(TestQuery::module(module.clone()).input(&input)).await;
+        let answer = gateway.expect_text(TestQuery::module(module.clone()).input(&input)).await;
         assert_eq!(serde_json::from_str::<Value>(&answer).unwrap(), told, "{text:?}");
     }
 }

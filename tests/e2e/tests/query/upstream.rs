@@ -18,7 +18,7 @@ fn catch_failure(call: &str) -> TestQuery {
 
 #[tokio::test]
 async fn a_program_sees_how_a_service_failed() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     for (call, told) in [
         ("impatient.get('/hang')", "[0,\"timeout\"]"),
         ("impatient.get('/stall')", "[0,\"timeout\"]"),
@@ -34,14 +34,14 @@ async fn a_program_sees_how_a_service_failed() {
         ("up.get('/encoded', { with: 'br' })", "[\"came\",100]"),
         ("up.get('/encoded', { with: 'zstd' })", "[\"came\",100]"),
     ] {
-        assert_eq!(house.expect_text(catch_failure(call)).await, told, "{call}");
-        house.assert_responsive("/query").await;
+        assert_eq!(gateway.expect_text(catch_failure(call)).await, told, "{call}");
+        gateway.assert_responsive("/query").await;
     }
 }
 
 #[tokio::test]
 async fn a_c_program_sees_how_a_service_failed() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
             orfa_future calls[] = {orfa_get("http://impatient/hang"), orfa_get("http://dead/"), orfa_get("http://up/reset"),
@@ -50,10 +50,13 @@ async fn a_c_program_sees_how_a_service_failed() {
             orfa_done_as("[%d,%d,%d,%d,%d]", orfa_error_of(calls[0]), orfa_error_of(calls[1]), orfa_error_of(calls[2]),
                          orfa_error_of(calls[3]), orfa_status_of(calls[3]));
         }"#;
-    assert_eq!(house.expect_text(TestQuery::module(build_c_program(source).await)).await, "[-8,-7,-9,0,418]");
+    assert_eq!(
+        gateway.expect_text(TestQuery::module(build_c_program(source).await)).await,
+        "[-8,-7,-9,0,418]"
+    );
     let careless = r#"#include <orfa.h>
         void orfa(const void *input, int len) { orfa_get_json("http://up/short"); }"#;
-    let document = house
+    let document = gateway
         .expect_problem(TestQuery::module(build_c_program(careless).await), 422, "program-refused")
         .await;
     assert!(document["detail"].as_str().is_some_and(|text| text.contains("up/short")), "{document}");
@@ -149,16 +152,16 @@ async fn an_unfinished_request_ends_at_the_deadline() {
 
 #[tokio::test]
 async fn a_disconnect_during_the_request_is_logged() {
-    let house = TestGateway::start("  - { path: /query, query: { services: [up] } }").await;
-    drop(begin_request(&house).await);
-    house.gateway.wait_for_log(|line| line.contains("/query")).await.expect("a line in the access log");
-    house.assert_responsive("/query").await;
+    let gateway = TestGateway::start("  - { path: /query, query: { services: [up] } }").await;
+    drop(begin_request(&gateway).await);
+    gateway.gateway.wait_for_log(|line| line.contains("/query")).await.expect("a line in the access log");
+    gateway.assert_responsive("/query").await;
 }
 
 /// Sends the head of a request and half of its body.
-async fn begin_request(house: &TestGateway) -> TcpStream {
+async fn begin_request(gateway: &TestGateway) -> TcpStream {
     let head = "POST /query HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: text/javascript\r\n";
-    let mut stream = TcpStream::connect(house.gateway.address).await.expect("a connection");
+    let mut stream = TcpStream::connect(gateway.gateway.address).await.expect("a connection");
     stream.write_all(format!("{head}content-length: 100\r\n\r\nhalf").as_bytes()).await.expect("sent");
     stream
 }
@@ -171,7 +174,7 @@ fn problem_calls(document: &Value) -> Value {
 
 #[tokio::test]
 async fn a_failed_run_reports_its_unsafe_calls() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = "export default async (_, { up, dead }) => {
         await up.get('/json?n=1');
         await up.post('/status/201', { a: 1 });
@@ -182,7 +185,7 @@ async fn a_failed_run_reports_its_unsafe_calls() {
         throw new Error('half-way');
     }";
     let document =
-        house.expect_problem(TestQuery::javascript(source).with_path("/write"), 422, "program-threw").await;
+        gateway.expect_problem(TestQuery::javascript(source).with_path("/write"), 422, "program-threw").await;
     assert_eq!(
         problem_calls(&document),
         json!([
@@ -198,17 +201,17 @@ async fn a_failed_run_reports_its_unsafe_calls() {
 
 #[tokio::test]
 async fn a_run_ended_by_a_limit_reports_pending_calls() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = "export default async (_, { up }) => {
         await up.post('/status/200');
         await Promise.all([up.get('/hang'), ...'abcde'.split('').map((name) => up.post('/hang?' + name))]);
     }";
     let query = TestQuery::javascript(source).with_path("/write").limit("deadline=2000");
-    let document = house.expect_problem(query, 422, "limit-deadline").await;
-    let told = problem_calls(&document);
-    assert_eq!(told[0], json!(["POST", "/status/200", 200]));
+    let document = gateway.expect_problem(query, 422, "limit-deadline").await;
+    let value = problem_calls(&document);
+    assert_eq!(value[0], json!(["POST", "/status/200", 200]));
     // Four calls may be in flight at once; the order of the six is not fixed.
-    let told = told.as_array().expect("calls").iter().skip(1);
+    let told = value.as_array().expect("calls").iter().skip(1);
     let mut statuses: Vec<_> = told.filter_map(|call| call[2].as_str()).collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [&["no answer"; 4][..], &["not sent"; 2]].concat(), "{document}");
@@ -216,14 +219,14 @@ async fn a_run_ended_by_a_limit_reports_pending_calls() {
 
 #[tokio::test]
 async fn a_trapped_run_reports_its_unsafe_calls() {
-    let house = TestGateway::shared().await;
+    let gateway = TestGateway::shared().await;
     let source = r#"#include <orfa.h>
         void orfa(const void *input, int len) {
             orfa_wait_ok(orfa_post("http://up/status/201", "{a:1}"));
             orfa_log("written");
             __builtin_trap();
         }"#;
-    let document = house
+    let document = gateway
         .expect_problem(
             TestQuery::module(build_c_program(source).await).with_path("/write"),
             422,
@@ -343,7 +346,7 @@ async fn many_clients_at_once() {
 
 #[tokio::test]
 async fn runs_queue_for_a_full_pool_until_their_deadline() {
-    let house = TestGateway::start(
+    let gateway = TestGateway::start(
         "  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }
 runtime: { instances: 1 }",
     )
@@ -351,20 +354,20 @@ runtime: { instances: 1 }",
     let hanging = TestQuery::javascript("export default (_, { up }) => up.get('/hang')");
     let waiting = TestQuery::javascript("export default () => 1").limit("deadline=200");
     tokio::select! {
-        answer = hanging.send(&house) => panic!("{}", answer.text()),
+        answer = hanging.send(&gateway) => panic!("{}", answer.text()),
         () = async {
-            house.upstream.wait_for_request("/hang").await;
-            assert_problem(&waiting.send(&house).await, 503, "gateway-overloaded");
+            gateway.upstream.wait_for_request("/hang").await;
+            assert_problem(&waiting.send(&gateway).await, 503, "gateway-overloaded");
             let plain = plain_module("", "(call $done (i32.const 0) (i32.const 0))");
-            assert_eq!(house.expect_text(TestQuery::module(plain)).await, "", "other classes of programs have their own pool");
+            assert_eq!(gateway.expect_text(TestQuery::module(plain)).await, "", "other classes of programs have their own pool");
         } => {}
     }
-    house.assert_responsive("/query").await;
+    gateway.assert_responsive("/query").await;
 }
 
 #[tokio::test]
 async fn a_client_with_many_slow_runs_leaves_slots_to_others() {
-    let house = TestGateway::start(
+    let gateway = TestGateway::start(
         "  - { path: /query, query: { services: [up], limits: { timeout: 60s } } }
 callers: { shop: { key: 'sha256:2d7378043d70770b7914bc2cc4a1b9cd0354356ad77fa9475ccb602366608f5c' } }
 rights: { anonymous: {}, shop: {} }
@@ -375,24 +378,24 @@ runtime: { instances: 2 }",
     let quick = TestQuery::javascript("export default () => 1");
     let by_shop = quick.clone().header("x-api-key", "a-long-and-random-key-of-the-shop");
     tokio::select! {
-        _ = async { tokio::join!(hanging.send(&house), hanging.send(&house)) } => panic!("both ended"),
+        _ = async { tokio::join!(hanging.send(&gateway), hanging.send(&gateway)) } => panic!("both ended"),
         () = async {
-            house.upstream.wait_for_request("/hang").await;
-            assert_problem(&quick.limit("deadline=200").send(&house).await, 503, "gateway-overloaded");
-            assert_eq!(house.expect_text(by_shop).await, "1");
+            gateway.upstream.wait_for_request("/hang").await;
+            assert_problem(&quick.limit("deadline=200").send(&gateway).await, 503, "gateway-overloaded");
+            assert_eq!(gateway.expect_text(by_shop).await, "1");
         } => {}
     }
-    house.assert_responsive("/query").await;
+    gateway.assert_responsive("/query").await;
 }
 
 #[tokio::test]
 async fn a_small_program_cache_only_costs_time() {
     let route = "  - { path: /query, query: { services: [up] } }\nruntime: { cache: 40KiB }";
-    let house = TestGateway::start(route).await;
+    let gateway = TestGateway::start(route).await;
     for round in 0..2 {
         for number in 0..20 {
             let answer = format!("(call $done (i32.const 0) (i32.const {number}))");
-            let answer = house.expect_text(TestQuery::module(plain_module("", &answer))).await;
+            let answer = gateway.expect_text(TestQuery::module(plain_module("", &answer))).await;
             assert_eq!(answer.len(), number, "round {round}");
         }
     }

@@ -57,18 +57,18 @@ async fn check_lists_handlers_that_need_no_worker() {
     let (_, out, err) = run_orfa(folder.path(), &["script", "check", "shop.sjs"]).await;
     assert!(out.contains("GET /a  stateless: composed without a worker"), "{out}{err}");
     let (_, out, _) = run_orfa(folder.path(), &["script", "check", "--json", "shop.sjs"]).await;
-    let told: Value = serde_json::from_str(&out).expect("JSON");
-    assert_eq!(told["services"][0]["handlers"][0]["composed"], true);
+    let value: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(value["services"][0]["handlers"][0]["composed"], true);
 }
 
 #[tokio::test]
 async fn check_prints_json() {
     let folder = script_folder(INVALID_SCRIPT);
     let (output, out, _) = run_orfa(folder.path(), &["script", "check", "--json", "shop.sjs"]).await;
-    let told: Value = serde_json::from_str(&out).expect("JSON");
+    let value: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(output.status.code(), Some(64));
     let told_of = |code: &str| {
-        let found = told["diagnostics"].as_array().into_iter().flatten();
+        let found = value["diagnostics"].as_array().into_iter().flatten();
         found
             .filter(|found| found["code"] == code)
             .map(|found| found["at"]["line"].clone())
@@ -76,7 +76,7 @@ async fn check_prints_json() {
     };
     assert_eq!(told_of("s-get-writes"), [3, 4]);
     assert_eq!(told_of("s-state-paths").len(), 1);
-    assert_eq!(told["services"], Value::Null);
+    assert_eq!(value["services"], Value::Null);
     let folder = self::script_folder(SHOP);
     let (_, out, _) = run_orfa(folder.path(), &["script", "check", "--json", "shop.sjs"]).await;
     let told: Value = serde_json::from_str(&out).expect("JSON");

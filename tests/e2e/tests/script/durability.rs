@@ -93,23 +93,23 @@ async fn a_gateway_hands_its_state_over_to_the_next_one() {
 async fn shutdown_waits_for_handlers_that_continue_after_their_answer() {
     let script = "service s {\n  state done = 'no'\n  res '/work' on POST {\n    respond 'begun'\n    \
                   res slow = 'http://up/slow?ms=300'\n    slow.get()\n    res '/done' on GET { respond 'yes' }\n  }\n}\n";
-    let mut served = ScriptTestGateway::start(script).await;
-    assert_eq!(served.request("POST", "/work").await.text(), "begun");
-    assert!(served.gateway.terminate().await.success());
-    served.gateway = served.gateway.start_successor(orfa_binary()).await;
-    assert_eq!(served.get("/done").await, "yes");
+    let mut gateway = ScriptTestGateway::start(script).await;
+    assert_eq!(gateway.request("POST", "/work").await.text(), "begun");
+    assert!(gateway.gateway.terminate().await.success());
+    gateway.gateway = gateway.gateway.start_successor(orfa_binary()).await;
+    assert_eq!(gateway.get("/done").await, "yes");
 }
 
 #[tokio::test]
 async fn a_second_signal_does_not_wait_for_handlers() {
     let script =
         "service s { res '/work' on POST { respond 'begun'; res never = 'http://up/hang'; never.get() } }";
-    let mut served = ScriptTestGateway::start_with_options(script, "limits: { timeout: 10m }", "").await;
-    assert_eq!(served.request("POST", "/work").await.text(), "begun");
-    served.gateway.request_shutdown();
-    served.gateway.wait_for_log(|line| line.contains("draining")).await.expect("a line");
-    served.gateway.request_shutdown();
-    assert!(served.gateway.wait_for_exit().await.success());
+    let mut gateway = ScriptTestGateway::start_with_options(script, "limits: { timeout: 10m }", "").await;
+    assert_eq!(gateway.request("POST", "/work").await.text(), "begun");
+    gateway.gateway.request_shutdown();
+    gateway.gateway.wait_for_log(|line| line.contains("draining")).await.expect("a line");
+    gateway.gateway.request_shutdown();
+    assert!(gateway.gateway.wait_for_exit().await.success());
 }
 
 #[tokio::test]

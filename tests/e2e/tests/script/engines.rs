@@ -22,16 +22,16 @@ async fn start_on_engine(engine: &str, script: &str) -> ScriptTestGateway {
 #[tokio::test]
 async fn listing_1_runs_on_bun_and_on_deno() {
     for engine in ["bun", "deno"] {
-        let served = start_on_engine(engine, LISTING_1).await;
-        let put = served.request("PUT", "/data?value=S").await;
-        assert_eq!(put.status, 204, "{engine}: {} {:?}", put.text(), served.gateway.log_lines());
-        assert_eq!(served.get("/data").await, "Hello S", "{engine}");
+        let gateway = start_on_engine(engine, LISTING_1).await;
+        let put = gateway.request("PUT", "/data?value=S").await;
+        assert_eq!(put.status, 204, "{engine}: {} {:?}", put.text(), gateway.gateway.log_lines());
+        assert_eq!(gateway.get("/data").await, "Hello S", "{engine}");
     }
 }
 
 #[tokio::test]
 async fn listing_7_runs_on_bun() {
-    let served = start_on_engine(
+    let gateway = start_on_engine(
         "bun",
         &LISTING_7
             .replace("res url = query.url", "res url = 'http://up/json?n=@'")
@@ -39,12 +39,12 @@ async fn listing_7_runs_on_bun() {
     )
     .await;
     let body = r#"{"urls": ["1", "2", "3"], "key": "{"}"#;
-    let started = served.send("POST", "/start", &[("content-type", "application/json")], body).await;
+    let started = gateway.send("POST", "/start", &[("content-type", "application/json")], body).await;
     assert_eq!(
         (started.status.as_u16(), started.header("location")),
         (302, "/s/red/1"),
         "{}",
         started.text()
     );
-    served.wait_for_text("/red/1", "6").await;
+    gateway.wait_for_text("/red/1", "6").await;
 }

@@ -41,8 +41,8 @@ async fn the_crawler_finds_each_page_below_the_first_once() {
     let crawl = format!("{url}/crawler/crawl?startFrom={url}/pages/tree%3Fn%3D1&depth=4");
     let crawled = http::request("PUT", &crawl, &[], "").await.expect("an answer");
     assert_eq!(crawled.status, 204, "{}", crawled.text());
-    let found = get(&format!("{url}/crawler/urlsDiscovered")).await;
-    let found: Vec<&str> = found.as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    let value = get(&format!("{url}/crawler/urlsDiscovered")).await;
+    let found: Vec<&str> = value.as_array().expect("a list").iter().filter_map(Value::as_str).collect();
     let pages: BTreeSet<String> = (2..16).map(|page| format!("{url}/pages/tree?n={page}")).collect();
     assert_eq!((found.len(), found.into_iter().map(str::to_owned).collect()), (14, pages));
 }

@@ -39,71 +39,72 @@ async fn start_with_timeout(wall: &str) -> ScriptTestGateway {
 
 #[tokio::test]
 async fn errors_are_masked_and_logged_with_their_location() {
-    let served = start_bad_script().await;
-    assert_eq!(served.problem_code("GET", "/throws").await, (500, "script-threw".into()));
-    let line = served.gateway.wait_for_log(|line| line.contains("script-threw")).await.expect("a line");
+    let gateway = start_bad_script().await;
+    assert_eq!(gateway.problem_code("GET", "/throws").await, (500, "script-threw".into()));
+    let line = gateway.gateway.wait_for_log(|line| line.contains("script-threw")).await.expect("a line");
     assert!(line.contains("shop.sjs:6:") && line.contains("Cannot read properties of null"), "{line}");
     assert!(
-        !served.request("GET", "/throws").await.text().contains("null"),
+        !gateway.request("GET", "/throws").await.text().contains("null"),
         "the details must not reach clients"
     );
-    assert_eq!(served.get("/ok").await, "ok");
+    assert_eq!(gateway.get("/ok").await, "ok");
 }
 
 #[tokio::test]
 async fn rule_13_a_second_answer_is_logged_with_its_location() {
-    let served = start_bad_script().await;
-    assert_eq!(served.get("/twice").await, "first");
-    let line = served.gateway.wait_for_log(|line| line.contains("a second `respond`")).await.expect("a line");
+    let gateway = start_bad_script().await;
+    assert_eq!(gateway.get("/twice").await, "first");
+    let line =
+        gateway.gateway.wait_for_log(|line| line.contains("a second `respond`")).await.expect("a line");
     assert!(line.contains("shop.sjs:20:7"), "{line}");
 }
 
 #[tokio::test]
 async fn a_routes_deadline_limits_its_script() {
     let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { timeout: 30s } }, limits: { timeout: 3s } }\n";
-    let served = ScriptTestGateway::start_with_routes(BAD_SCRIPT, route, "").await;
+    let gateway = ScriptTestGateway::start_with_routes(BAD_SCRIPT, route, "").await;
     let (waited, _) =
-        tokio::join!(served.problem_code("GET", "/waits"), served.upstream.wait_for_request("/hang"));
+        tokio::join!(gateway.problem_code("GET", "/waits"), gateway.upstream.wait_for_request("/hang"));
     assert_eq!(waited, (504, "script-deadline".into()));
 }
 
 #[tokio::test]
 async fn a_spinning_handler_is_stopped_and_others_answer() {
-    let served = start_bad_script().await;
-    assert_eq!(served.get("/ok").await, "ok");
-    let (looped, neighbour) = tokio::join!(served.problem_code("GET", "/loops"), served.get("/ok"));
+    let gateway = start_bad_script().await;
+    assert_eq!(gateway.get("/ok").await, "ok");
+    let (looped, neighbour) = tokio::join!(gateway.problem_code("GET", "/loops"), gateway.get("/ok"));
     assert_eq!((looped, &*neighbour), ((500, "script-time".into()), "ok"));
-    let line = served.gateway.wait_for_log(|line| line.contains("script-time")).await.expect("a line");
+    let line = gateway.gateway.wait_for_log(|line| line.contains("script-time")).await.expect("a line");
     assert!(line.contains("shop.sjs:8:"), "{line}");
 }
 
 #[tokio::test]
 async fn a_handler_that_waits_forever_times_out() {
-    let served = start_with_timeout("3s").await;
+    let gateway = start_with_timeout("3s").await;
     let (waited, _) =
-        tokio::join!(served.problem_code("GET", "/waits"), served.upstream.wait_for_request("/hang"));
+        tokio::join!(gateway.problem_code("GET", "/waits"), gateway.upstream.wait_for_request("/hang"));
     assert_eq!(waited, (504, "script-wall".into()));
 }
 
 #[tokio::test]
 async fn unsendable_answers_and_self_calls_have_their_own_errors() {
-    let served = start_bad_script().await;
-    assert_eq!(served.problem_code("GET", "/cycle").await, (500, "script-answer".into()));
-    assert_eq!(served.request("POST", "/itself").await.status, 508);
-    assert_eq!(served.request("POST", "/n").await.text(), "1", "rule 7: its writes are rolled back");
-    let (status, code) = served.problem_code("GET", "/for-ever").await;
+    let gateway = start_bad_script().await;
+    assert_eq!(gateway.problem_code("GET", "/cycle").await, (500, "script-answer".into()));
+    assert_eq!(gateway.request("POST", "/itself").await.status, 508);
+    assert_eq!(gateway.request("POST", "/n").await.text(), "1", "rule 7: its writes are rolled back");
+    let (status, code) = gateway.problem_code("GET", "/for-ever").await;
     assert!((500..=599).contains(&status), "{status} {code}");
-    assert_eq!(served.get("/ok").await, "ok");
+    assert_eq!(gateway.get("/ok").await, "ok");
 }
 
 #[tokio::test]
 async fn dynamic_resources_are_limited() {
-    let served = start_bad_script().await;
-    assert_eq!(served.problem_code("POST", "/many").await, (503, "state-resources-full".into()));
-    let line = served.gateway.wait_for_log(|line| line.contains("can't be declared")).await.expect("a line");
+    let gateway = start_bad_script().await;
+    assert_eq!(gateway.problem_code("POST", "/many").await, (503, "state-resources-full".into()));
+    let line = gateway.gateway.wait_for_log(|line| line.contains("can't be declared")).await.expect("a line");
     assert!(line.contains("shop.sjs:15:"), "{line}");
     assert!(line.contains("has 50 dynamic resources, which is the maximum"), "{line}");
-    assert_eq!(served.get("/one/49").await, "49", "rule 10: each declaration is a commit of its own");
-    assert_eq!(served.request("GET", "/one/50").await.status, 404);
-    assert_eq!(served.get("/ok").await, "ok");
+    assert_eq!(gateway.get("/one/49").await, "49", "rule 10: each declaration is a commit of its own");
+    assert_eq!(gateway.request("GET", "/one/50").await.status, 404);
+    assert_eq!(gateway.get("/ok").await, "ok");
 }

@@ -29,32 +29,32 @@ async fn start_with_pages(listing: &str) -> (ScriptTestGateway, PageTree) {
 
 #[tokio::test]
 async fn listing_1_shares_state_between_its_handlers() {
-    let served = ScriptTestGateway::start(LISTING_1).await;
-    assert_eq!(served.get("/data").await, "Hello World");
-    assert_eq!(served.request("PUT", "/data?value=S").await.status, 204);
-    assert_eq!(served.get("/data").await, "Hello S");
+    let gateway = ScriptTestGateway::start(LISTING_1).await;
+    assert_eq!(gateway.get("/data").await, "Hello World");
+    assert_eq!(gateway.request("PUT", "/data?value=S").await.status, 204);
+    assert_eq!(gateway.get("/data").await, "Hello S");
 }
 
 #[tokio::test]
 async fn listing_2_passes_on_a_services_response() {
-    let served = ScriptTestGateway::start(&localize_listing(LISTING_2)).await;
-    assert_eq!(served.get("/search").await, "Invalid query");
-    let passed = served.request("GET", "/search?q=2").await;
+    let gateway = ScriptTestGateway::start(&localize_listing(LISTING_2)).await;
+    assert_eq!(gateway.get("/search").await, "Invalid query");
+    let passed = gateway.request("GET", "/search?q=2").await;
     assert_eq!(passed.status, 200);
     assert_eq!(passed.json().as_array().map(Vec::len), Some(2));
-    assert_eq!(served.upstream.hits("/json"), 1);
+    assert_eq!(gateway.upstream.hits("/json"), 1);
 }
 
 #[tokio::test]
 async fn listing_3_makes_a_resource_for_each_answer() {
-    let served = ScriptTestGateway::start(&localize_listing(LISTING_3)).await;
+    let gateway = ScriptTestGateway::start(&localize_listing(LISTING_3)).await;
     for id in ["1", "2"] {
-        let made = served.request("POST", "/search?q=1").await;
-        assert_eq!(made.status, 302, "{}", made.text());
-        assert_eq!(made.header("location"), format!("/s/total/{id}"), "below the mount path");
-        served.get(&format!("/total/{id}")).await;
+        let response = gateway.request("POST", "/search?q=1").await;
+        assert_eq!(response.status, 302, "{}", response.text());
+        assert_eq!(response.header("location"), format!("/s/total/{id}"), "below the mount path");
+        gateway.get(&format!("/total/{id}")).await;
     }
-    assert_eq!(served.problem_code("GET", "/total/3").await, (404, "resource-not-found".into()));
+    assert_eq!(gateway.problem_code("GET", "/total/3").await, (404, "resource-not-found".into()));
 }
 
 #[tokio::test]
@@ -62,18 +62,18 @@ async fn listing_4_asks_both_services_at_once() {
     let listing = LISTING_4
         .replace("http://google.ch/search?q=@", "http://up/slow?ms=@")
         .replace("http://bing.com/search?q=@", "http://up/status/200?q=@");
-    let served = ScriptTestGateway::start(&listing).await;
-    served.get("/search?q=1").await;
-    assert_eq!((served.upstream.hits("/slow"), served.upstream.hits("/status/200")), (1, 1));
+    let gateway = ScriptTestGateway::start(&listing).await;
+    gateway.get("/search?q=1").await;
+    assert_eq!((gateway.upstream.hits("/slow"), gateway.upstream.hits("/status/200")), (1, 1));
 }
 
 #[tokio::test]
 async fn listing_6_crawls_a_tree_of_pages_by_calling_itself() {
-    let (served, _pages) = start_with_pages(LISTING_6).await;
-    let crawled = served.request("PUT", "/crawl?startFrom=http%3A%2F%2Fpages%2F1&depth=4").await;
+    let (gateway, _pages) = start_with_pages(LISTING_6).await;
+    let crawled = gateway.request("PUT", "/crawl?startFrom=http%3A%2F%2Fpages%2F1&depth=4").await;
     assert_eq!(crawled.status, 204, "{}", crawled.text());
-    let found = served.request("GET", "/urlsDiscovered").await.json();
-    let mut found: Vec<u64> = found
+    let value = gateway.request("GET", "/urlsDiscovered").await.json();
+    let mut found: Vec<u64> = value
         .as_array()
         .expect("a list")
         .iter()
@@ -85,10 +85,10 @@ async fn listing_6_crawls_a_tree_of_pages_by_calling_itself() {
 
 #[tokio::test]
 async fn listing_7_counts_words_after_it_has_answered() {
-    let (served, _pages) = start_with_pages(LISTING_7).await;
+    let (gateway, _pages) = start_with_pages(LISTING_7).await;
     let urls: Vec<String> = (1..16).map(|page| format!("http://pages/{page}")).collect();
     let body = serde_json::json!({ "urls": urls, "key": "leaf" }).to_string();
-    let started = served.send("POST", "/start", &[("content-type", "application/json")], body).await;
+    let started = gateway.send("POST", "/start", &[("content-type", "application/json")], body).await;
     assert_eq!(
         (started.status.as_u16(), started.header("location")),
         (302, "/s/red/1"),
@@ -96,7 +96,7 @@ async fn listing_7_counts_words_after_it_has_answered() {
         started.text()
     );
     let words: u32 = (1..16_u32).map(u32::count_ones).sum();
-    served.wait_for_text("/red/1", &words.to_string()).await;
+    gateway.wait_for_text("/red/1", &words.to_string()).await;
 }
 
 #[tokio::test]

@@ -32,25 +32,25 @@ const FILTER: &str = r#"(module
 
 #[tokio::test]
 async fn serves_the_scripts_paths_and_methods_below_its_mount_path() {
-    let served = ScriptTestGateway::start(SHOP).await;
-    assert_eq!(served.problem_code("GET", "/nothing").await, (404, "resource-not-found".into()));
-    let refused = served.request("DELETE", "/things").await;
+    let gateway = ScriptTestGateway::start(SHOP).await;
+    assert_eq!(gateway.problem_code("GET", "/nothing").await, (404, "resource-not-found".into()));
+    let refused = gateway.request("DELETE", "/things").await;
     assert_eq!((refused.status.as_u16(), refused.header("allow")), (405, "GET, HEAD, POST, OPTIONS"));
-    let options = served.request("OPTIONS", "/things").await;
+    let options = gateway.request("OPTIONS", "/things").await;
     assert_eq!((options.status.as_u16(), options.header("allow")), (204, "GET, HEAD, POST, OPTIONS"));
-    let made = served.request("POST", "/things?name=a").await;
-    assert_eq!((made.status.as_u16(), made.header("location")), (201, "/s/things/1"));
-    let moved = served.request("GET", "/moved").await;
+    let response = gateway.request("POST", "/things?name=a").await;
+    assert_eq!((response.status.as_u16(), response.header("location")), (201, "/s/things/1"));
+    let moved = gateway.request("GET", "/moved").await;
     assert_eq!((moved.status.as_u16(), moved.header("location")), (302, "/s/things"));
-    let head = served.request("HEAD", "/things").await;
+    let head = gateway.request("HEAD", "/things").await;
     assert_eq!((head.status.as_u16(), head.header("content-length"), head.body.len()), (200, "5", 0));
-    assert_eq!(served.get("/things").await, r#"["a"]"#);
+    assert_eq!(gateway.get("/things").await, r#"["a"]"#);
 }
 
 #[tokio::test]
 async fn the_catalogue_lists_static_resources_and_their_methods() {
-    let served = ScriptTestGateway::start(SHOP).await;
-    let url = &served.gateway.url;
+    let gateway = ScriptTestGateway::start(SHOP).await;
+    let url = &gateway.gateway.url;
     let catalogue = format!("{url}/.well-known/api-catalog");
     let catalogue = http::request("GET", &catalogue, &[], "").await.expect("an answer").json();
     let service = &catalogue["linkset"][0];
@@ -64,23 +64,23 @@ async fn the_catalogue_lists_static_resources_and_their_methods() {
 
 #[tokio::test]
 async fn readyz_waits_until_each_script_is_in_force_and_gives_the_reason() {
-    let served = ScriptTestGateway::start(&format!("const oops = missing()\n{SHOP}")).await;
-    served.gateway.wait_for_log(|line| line.contains("can't be activated")).await.expect("a line");
-    let admin = admin_url(&served.gateway).await;
+    let gateway = ScriptTestGateway::start(&format!("const oops = missing()\n{SHOP}")).await;
+    gateway.gateway.wait_for_log(|line| line.contains("can't be activated")).await.expect("a line");
+    let admin = admin_url(&gateway.gateway).await;
     let ready = async || {
         let answer = http::request("GET", &format!("{admin}/readyz"), &[], "").await.expect("an answer");
         (answer.status.as_u16(), answer.json())
     };
-    let (status, told) = ready().await;
-    assert_eq!((status, &told["status"]), (503, &json!("starting")));
-    let reason = told["reason"].as_str().expect("a reason");
+    let (status, value) = ready().await;
+    assert_eq!((status, &value["status"]), (503, &json!("starting")));
+    let reason = value["reason"].as_str().expect("a reason");
     assert!(reason.contains("`shop`") && reason.contains("shop.sjs:1:14: ReferenceError"), "{reason}");
-    assert_eq!(metric_value(&fetch_metrics(&served.gateway).await, "orfa_ready"), 0);
-    served.gateway.replace_file("shop.sjs", SHOP);
-    served.wait_for_text("/things", "[]").await;
+    assert_eq!(metric_value(&fetch_metrics(&gateway.gateway).await, "orfa_ready"), 0);
+    gateway.gateway.replace_file("shop.sjs", SHOP);
+    gateway.wait_for_text("/things", "[]").await;
     assert_eq!(ready().await, (200, json!({ "status": "ready" })));
-    served.gateway.replace_file("shop.sjs", &format!("const oops = missing()\n{SHOP}"));
-    let twice = served.gateway.wait_for_log(|line| line.contains("the previous one remains active")).await;
+    gateway.gateway.replace_file("shop.sjs", &format!("const oops = missing()\n{SHOP}"));
+    let twice = gateway.gateway.wait_for_log(|line| line.contains("the previous one remains active")).await;
     twice.expect("a line");
     assert_eq!(ready().await.0, 200, "the previous script answers");
 }
@@ -92,8 +92,8 @@ async fn filters_see_a_request_before_the_script_does() {
     std::fs::write(&file, wat::parse_str(FILTER).expect("a module")).expect("written");
     let route =
         format!("  - {{ path: '/s/*', script: shop.sjs, filters: [{{ wasm: '{}' }}] }}\n", file.display());
-    let served = ScriptTestGateway::start_with_routes(SHOP, &route, "").await;
-    assert_eq!(served.request("GET", "/seen").await.json(), json!({ "key": null, "by": "first" }));
+    let gateway = ScriptTestGateway::start_with_routes(SHOP, &route, "").await;
+    assert_eq!(gateway.request("GET", "/seen").await.json(), json!({ "key": null, "by": "first" }));
 }
 
 #[tokio::test]
@@ -114,62 +114,62 @@ async fn enforces_keys_and_rates_and_hides_keys_from_the_script() {
 #[tokio::test]
 async fn preflight_requests_are_answered_without_the_script() {
     let route = "  - { path: '/s/*', script: shop.sjs, cors: { origins: ['https://shop.example.org'] } }\n";
-    let served = ScriptTestGateway::start_with_routes(SHOP, route, "").await;
+    let gateway = ScriptTestGateway::start_with_routes(SHOP, route, "").await;
     let preflight = [("origin", "https://shop.example.org"), ("access-control-request-method", "DELETE")];
-    let answer = served.send("OPTIONS", "/things", &preflight, "").await;
+    let answer = gateway.send("OPTIONS", "/things", &preflight, "").await;
     assert_eq!(answer.header("access-control-allow-origin"), "https://shop.example.org");
     assert!(answer.header("access-control-allow-methods").contains("DELETE"), "{:?}", answer.headers);
 }
 
 #[tokio::test]
 async fn foreign_origins_write_nothing() {
-    let served = ScriptTestGateway::start(SHOP).await;
+    let gateway = ScriptTestGateway::start(SHOP).await;
     for foreign in [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
-        let refused = served.send("POST", "/things?name=evil", &[foreign], "").await;
+        let refused = gateway.send("POST", "/things?name=evil", &[foreign], "").await;
         assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (403, &"origin-forbidden".into()));
-        assert_eq!(served.send("GET", "/things", &[foreign], "").await.text(), "[]", "{foreign:?}");
+        assert_eq!(gateway.send("GET", "/things", &[foreign], "").await.text(), "[]", "{foreign:?}");
     }
-    let own = [("origin", served.gateway.url.as_str())];
-    assert_eq!(served.send("POST", "/things?name=a", &own, "").await.status.as_u16(), 201);
-    assert_eq!(served.get("/things").await, r#"["a"]"#);
+    let own = [("origin", gateway.gateway.url.as_str())];
+    assert_eq!(gateway.send("POST", "/things?name=a", &own, "").await.status.as_u16(), 201);
+    assert_eq!(gateway.get("/things").await, r#"["a"]"#);
     let route = "  - { path: '/s/*', script: shop.sjs, cors: { origins: ['https://shop.example.org'] } }\n";
-    let listed = ScriptTestGateway::start_with_routes(SHOP, route, "").await;
+    let test_gateway = ScriptTestGateway::start_with_routes(SHOP, route, "").await;
     let shop = [("origin", "https://shop.example.org")];
-    assert_eq!(listed.send("POST", "/things?name=a", &shop, "").await.status.as_u16(), 201);
+    assert_eq!(test_gateway.send("POST", "/things?name=a", &shop, "").await.status.as_u16(), 201);
 }
 
 #[tokio::test]
 async fn rejects_bodies_above_the_scripts_limit() {
     let route = "  - { path: '/s/*', script: { file: shop.sjs, limits: { request_body: 1KiB } } }\n";
-    let served = ScriptTestGateway::start_with_routes(SHOP, route, "").await;
-    let answer = served.send("POST", "/things", &[], vec![b'x'; 2048]).await;
+    let gateway = ScriptTestGateway::start_with_routes(SHOP, route, "").await;
+    let answer = gateway.send("POST", "/things", &[], vec![b'x'; 2048]).await;
     assert_eq!((answer.status.as_u16(), &answer.json()["code"]), (413, &"body-too-large".into()));
 }
 
 #[tokio::test]
 async fn a_script_reaches_services_by_name_and_other_hosts_only_by_a_pattern() {
-    let served = ScriptTestGateway::start(SHOP).await;
-    assert_eq!(served.request("GET", "/up").await.json()["path"], "/echo");
+    let gateway = ScriptTestGateway::start(SHOP).await;
+    assert_eq!(gateway.request("GET", "/up").await.json()["path"], "/echo");
     let other = testkit::misbehaving_upstream::start().await;
     let far =
         format!("/elsewhere?url={}", other.url().replace(':', "%3A").replace('/', "%2F") + "%2Fjson%3Fn%3D1");
-    assert_eq!(served.problem_code("GET", &far).await, (502, "script-resource".into()));
+    assert_eq!(gateway.problem_code("GET", &far).await, (502, "script-resource".into()));
     assert_eq!(other.hits("/json"), 0);
-    let open =
+    let test_gateway =
         ScriptTestGateway::start_with_options(SHOP, &format!("hosts: ['{}']", other.address()), "").await;
-    assert_eq!(open.request("GET", &far).await.json().as_array().map(Vec::len), Some(1));
+    assert_eq!(test_gateway.request("GET", &far).await.json().as_array().map(Vec::len), Some(1));
 }
 
 #[tokio::test]
 async fn scripts_are_covered_by_metrics_and_the_access_log() {
-    let served = ScriptTestGateway::start(SHOP).await;
-    served.get("/up").await;
-    served.request("POST", "/things?name=a").await;
-    let line = served.gateway.wait_for_log(|line| line.contains("/s/up")).await.expect("a line");
+    let gateway = ScriptTestGateway::start(SHOP).await;
+    gateway.get("/up").await;
+    gateway.request("POST", "/things?name=a").await;
+    let line = gateway.gateway.wait_for_log(|line| line.contains("/s/up")).await.expect("a line");
     for part in [r#""route":"/s/*""#, r#""calls":1"#, r#""status":200"#] {
         assert!(line.contains(part), "no {part} in {line}");
     }
-    let page = fetch_metrics(&served.gateway).await;
+    let page = fetch_metrics(&gateway.gateway).await;
     assert_eq!(metric_value(&page, "orfa_script_requests_total{route=\"/s/*\"}"), 2);
     assert_eq!(metric_value(&page, "orfa_script_runs_total{service=\"shop\"}"), 2);
     assert_eq!(metric_value(&page, "orfa_script_writers_waiting{service=\"shop\"}"), 0);

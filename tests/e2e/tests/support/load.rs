@@ -86,13 +86,13 @@ struct LoadClient {
 impl LoadClient {
     async fn run(self) -> Vec<String> {
         let mut failures = Vec::new();
-        let mut kept = None;
+        let mut connection = None;
         let mut turn = 0;
         while !self.is_stopped.load(Relaxed) {
-            match self.send_request(&mut kept, turn).await {
+            match self.send_request(&mut connection, turn).await {
                 Ok(answer) => failures.extend((self.check)(&answer).err()),
                 Err(error) => {
-                    kept = None;
+                    connection = None;
                     failures.push(format!("request {turn}: {error:?}"));
                 }
             }
@@ -104,17 +104,17 @@ impl LoadClient {
 
     async fn send_request(
         &self,
-        kept: &mut Option<HeldConnection>,
+        held_connection: &mut Option<HeldConnection>,
         turn: usize,
     ) -> Result<TestResponse, HttpTestError> {
-        let mut connection = match kept.take() {
+        let mut connection = match held_connection.take() {
             Some(connection) => connection,
             None => HeldConnection::open(&self.url).await?,
         };
         let UnsentTestRequest { method, path, headers, body } = (self.build_request)(turn);
         let answer = connection.request(method, path, &headers, body).await?;
         if self.keep_alive && answer.header("connection") != "close" {
-            *kept = Some(connection);
+            *held_connection = Some(connection);
         }
         Ok(answer)
     }

@@ -68,8 +68,8 @@ impl TestQuery {
     }
 
     /// Sends the request on a new connection. Dropping the future closes the connection.
-    pub(crate) async fn send(&self, house: &TestGateway) -> TestResponse {
-        let url = format!("{}{}", house.gateway.url, self.path);
+    pub(crate) async fn send(&self, gateway: &TestGateway) -> TestResponse {
+        let url = format!("{}{}", gateway.gateway.url, self.path);
         let headers: Vec<_> = self.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
         let answer = request(&self.method, &url, &headers, self.body.clone()).await;
         answer.expect("an answer in HTTP")

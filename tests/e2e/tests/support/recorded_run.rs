@@ -17,8 +17,8 @@ pub(crate) struct RecordedRun {
 
 impl RecordedRun {
     pub(crate) async fn record(query: TestQuery) -> Self {
-        let house = TestGateway::shared().await;
-        let response = query.with_path("/recorded").header("orfa-debug", "?1").send(&house).await;
+        let gateway = TestGateway::shared().await;
+        let response = query.with_path("/recorded").header("orfa-debug", "?1").send(&gateway).await;
         assert_eq!(response.status, 200, "{}", response.text());
         assert_eq!(response.header("content-type"), "application/vnd.orfa.recording+json");
         assert_eq!(response.header("cache-control"), "no-store");

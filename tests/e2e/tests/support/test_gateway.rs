@@ -51,12 +51,12 @@ impl TestGateway {
     pub(crate) async fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<TestGateway>> = Mutex::const_new(Weak::new());
         let mut shared = SHARED.lock().await;
-        if let Some(house) = shared.upgrade() {
-            return house;
+        if let Some(gateway) = shared.upgrade() {
+            return gateway;
         }
-        let house = Arc::new(Self::start(ROUTES).await);
-        *shared = Arc::downgrade(&house);
-        house
+        let test_gateway = Arc::new(Self::start(ROUTES).await);
+        *shared = Arc::downgrade(&test_gateway);
+        test_gateway
     }
 
     /// Starts a separate instance, for tests that count requests to their service or that stop the gateway.

@@ -89,9 +89,9 @@ pub(crate) fn start_services(tools: &BenchTools) -> Result<(Vec<ServerProcess>, 
 async fn record_responses() -> Result<PlayedTexts> {
     let marketplace = Marketplace::start(DatabaseFolder::fresh()?).await?;
     let orders = format!("/orders?limit={LIMIT}");
-    let listed: Value = serde_json::from_str(&get(&marketplace, MarketplaceService::Order, &orders).await?)?;
+    let value: Value = serde_json::from_str(&get(&marketplace, MarketplaceService::Order, &orders).await?)?;
     let ids = |field| {
-        let rows = listed.as_array().into_iter().flatten();
+        let rows = value.as_array().into_iter().flatten();
         let mut ids: Vec<String> = rows.map(|row| row[field].to_string()).collect();
         let mut seen = std::collections::HashSet::new();
         ids.retain(|id| seen.insert(id.clone()));
@@ -163,21 +163,22 @@ fn measure(
     progress: &BenchProgress,
 ) -> Result<Vec<JoinsRow>> {
     let (mut expected, mut bytes) = (None, Vec::new());
-    for way in ways {
-        let (answer, length) = way.fetch_response(path).with_context(|| way.name)?;
+    for variant in ways {
+        let (answer, length) = variant.fetch_response(path).with_context(|| variant.name)?;
         let expected = expected.get_or_insert_with(|| answer.clone());
-        ensure!(answer == *expected, "{} has a different response to {query}", way.name);
+        ensure!(answer == *expected, "{} has a different response to {query}", variant.name);
         bytes.push(length);
-        load(way.server, RepeatedRequests::Script(&way.lua_script(path)), tools.round_time(WARM_UP))
-            .with_context(|| way.name)?;
+        load(variant.server, RepeatedRequests::Script(&variant.lua_script(path)), tools.round_time(WARM_UP))
+            .with_context(|| variant.name)?;
     }
     let mut rows = Vec::new();
     for round in 0..tools.rounds(ROUNDS) {
-        for (way, bytes) in ways.iter().zip(&bytes) {
-            let script = way.lua_script(path);
-            let measured = load(way.server, RepeatedRequests::Script(&script), tools.round_time(ROUND))
-                .with_context(|| way.name)?;
-            let (LoadRound { per_second, cpu_us, .. }, JoinsVariant { name, .. }) = (measured, way);
+        for (joins_variant, bytes) in ways.iter().zip(&bytes) {
+            let script = joins_variant.lua_script(path);
+            let measured =
+                load(joins_variant.server, RepeatedRequests::Script(&script), tools.round_time(ROUND))
+                    .with_context(|| joins_variant.name)?;
+            let (LoadRound { per_second, cpu_us, .. }, JoinsVariant { name, .. }) = (measured, joins_variant);
             progress.report(&format!(
                 "{query} {name:<11} {per_second:>8.0} requests/s  {cpu_us:>7.0} us CPU  {bytes:>8} bytes"
             ));

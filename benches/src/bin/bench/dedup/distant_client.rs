@@ -142,9 +142,9 @@ pub(super) fn run(
     let mut cells: Vec<VariantResults> = Vec::new();
     for (size, text) in texts.iter().filter(|text| text.authors == 1).enumerate() {
         let first = cells.len();
-        for way in &VARIANTS {
-            let mut cell = runtime.block_on(measure_cell(tools, gateway.address, way, text))?;
-            cell.paper = way.paper.and_then(|paper| paper.get(size).copied());
+        for variant in &VARIANTS {
+            let mut cell = runtime.block_on(measure_cell(tools, gateway.address, variant, text))?;
+            cell.paper = variant.paper.and_then(|paper| paper.get(size).copied());
             if let Some([plain, gzip, ..]) = cells.get(first..) {
                 cell.gain = Some([compute_gain(&cell, plain), compute_gain(&cell, gzip)]);
             }
@@ -166,26 +166,26 @@ pub(super) fn run(
 async fn measure_cell(
     tools: &BenchTools,
     gateway: SocketAddr,
-    way: &SendingVariant,
+    variant: &SendingVariant,
     text: &HistoryFigures,
 ) -> Result<VariantResults> {
     let line = DelayProxy::start_slow(gateway, ROUND_TRIP, Some(RATE)).await?;
     let client = BenchClient::new(line.address());
-    let path = history_file(Path::new("/"), &history_name(text.nodes, text.authors), way.form);
+    let path = history_file(Path::new("/"), &history_name(text.nodes, text.authors), variant.form);
     let path = path.to_string_lossy();
     line.open(&client, CLIENTS).await?;
     let mut times = Vec::new();
     let mut bytes = 0;
     for _ in 0..REQUESTS {
         let begun = Instant::now();
-        bytes = request_history(&client, way, &path).await?;
+        bytes = request_history(&client, variant, &path).await?;
         times.push(begun.elapsed().as_secs_f64() * 1000.0);
     }
     let (begun, round) = (Instant::now(), tools.round_time(ROUND));
     let clients = (0..CLIENTS).map(async |_| {
         let mut answers = 0;
         while begun.elapsed() < round {
-            request_history(&client, way, &path).await?;
+            request_history(&client, variant, &path).await?;
             answers += 1;
         }
         anyhow::Ok(answers)
@@ -193,12 +193,12 @@ async fn measure_cell(
     let answers: usize = try_join_all(clients).await?.into_iter().sum();
     let per_second = answers as f64 / begun.elapsed().as_secs_f64();
     let response_ms = median(&times);
-    let parsing_ms = text.read_us.get(way.name).map(|micros| micros / 1000.0);
+    let parsing_ms = text.read_us.get(variant.name).map(|micros| micros / 1000.0);
     let all_ms = parsing_ms.map(|parsing| parsing + response_ms);
     let HistoryFigures { nodes, .. } = *text;
     Ok(VariantResults {
         nodes,
-        way: way.name,
+        way: variant.name,
         bytes,
         response_ms,
         parsing_ms,
@@ -210,13 +210,21 @@ async fn measure_cell(
 }
 
 /// Requests the response and returns the length of its body. Fails if it has another form than requested.
-async fn request_history(client: &BenchClient, way: &SendingVariant, path: &str) -> Result<usize> {
-    let request = Request::get(path).header(ACCEPT, way.accept).header(ACCEPT_ENCODING, way.coding);
+async fn request_history(client: &BenchClient, variant: &SendingVariant, path: &str) -> Result<usize> {
+    let request = Request::get(path).header(ACCEPT, variant.accept).header(ACCEPT_ENCODING, variant.coding);
     let answer = client.send(request.body(Full::new(Bytes::new()))?).await?;
     let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok());
-    ensure!(answer.status.is_success(), "{}: {}", way.name, answer.status);
-    ensure!(header("content-encoding").unwrap_or("identity") == way.coding, "{}: another coding", way.name);
-    ensure!((header("content-type") == Some(DEDUP)) == (way.accept == DEDUP), "{}: another type", way.name);
+    ensure!(answer.status.is_success(), "{}: {}", variant.name, answer.status);
+    ensure!(
+        header("content-encoding").unwrap_or("identity") == variant.coding,
+        "{}: another coding",
+        variant.name
+    );
+    ensure!(
+        (header("content-type") == Some(DEDUP)) == (variant.accept == DEDUP),
+        "{}: another type",
+        variant.name
+    );
     Ok(answer.body.len())
 }
 

@@ -63,7 +63,9 @@ fn measure(
     ways: &[StudyQuery; 2],
     progress: &BenchProgress,
 ) -> Result<Vec<MarketRow>> {
-    let answers = ways.each_ref().map(|way| open_loop::run(way.call.send(&BenchClient::new(orfa.address))));
+    let answers = ways
+        .each_ref()
+        .map(|study_query| open_loop::run(study_query.call.send(&BenchClient::new(orfa.address))));
     let [aggregate, graphql] = answers.map(|answer| answer?);
     let (aggregate, graphql) = (aggregate?.body, graphql?.body);
     let (expected, mut answer): (Value, Value) =

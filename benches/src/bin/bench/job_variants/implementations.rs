@@ -68,8 +68,8 @@ pub(super) async fn job_variants(job: BenchJob, world: &JobServers) -> Result<Ve
         ("text/typescript", typescript, BY_PROGRAM[0], "ORFA query, JavaScript, by token"),
         ("application/wasm", c, BY_PROGRAM[1], "ORFA query, C, by token"),
     ];
-    for (kind, one, name, name_by_token) in kinds {
-        let one = one.with_header(CONTENT_TYPE, HeaderValue::from_static(kind));
+    for (kind, prepared_call, name, name_by_token) in kinds {
+        let one = prepared_call.with_header(CONTENT_TYPE, HeaderValue::from_static(kind));
         let first = one.clone().with_header(ORFA_CACHE, HeaderValue::from_static("code"));
         let answer = first.send(&world.local_server(VariantServer::Orfa)?.client).await?;
         let token = HeaderValue::try_from(programs::cache_token(&answer.headers, "code")?)?;
@@ -128,17 +128,17 @@ impl HostedVariant {
     pub(super) async fn run_for(
         &self,
         job: BenchJob,
-        far: &DistantServer,
+        server: &DistantServer,
         time: Duration,
     ) -> Result<SequentialRuns> {
         if matches!(self.request, BenchJobRequest::Capnweb) {
             let runs = (time.as_secs_f64() * CAPNWEB_RUNS_PER_S).ceil();
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some hundred")]
-            return self.run_times(job, far, runs as usize).await;
+            return self.run_times(job, server, runs as usize).await;
         }
         let (began, mut all) = (Instant::now(), Vec::new());
         loop {
-            let runs = self.run_times(job, far, 1).await?;
+            let runs = self.run_times(job, server, 1).await?;
             all.extend_from_slice(&runs.ms);
             if began.elapsed() >= time {
                 return Ok(SequentialRuns { run_count: all.len(), ms: all, ..runs });
@@ -150,31 +150,31 @@ impl HostedVariant {
     pub(super) async fn run_times(
         &self,
         job: BenchJob,
-        far: &DistantServer,
+        server: &DistantServer,
         times: usize,
     ) -> Result<SequentialRuns> {
         let mut runs = SequentialRuns::default();
         if let BenchJobRequest::Capnweb = self.request {
-            return run_capnweb(job, far, times).await;
+            return run_capnweb(job, server, times).await;
         }
         for _ in 0..times {
             let (ms, began) = (runs.ms, Instant::now());
-            runs = self.run_once(job, far).await?;
+            runs = self.run_once(job, server).await?;
             runs.ms = [ms, vec![elapsed_ms(began)]].concat();
         }
         runs.run_count = times;
         Ok(runs)
     }
 
-    async fn run_once(&self, job: BenchJob, far: &DistantServer) -> Result<SequentialRuns> {
+    async fn run_once(&self, job: BenchJob, server: &DistantServer) -> Result<SequentialRuns> {
         let at_once = !matches!(self.request, BenchJobRequest::Calls { at_once: false });
-        let mut session = RestSession::new(&far.client, at_once);
+        let mut session = RestSession::new(&server.client, at_once);
         let answer = match &self.request {
             BenchJobRequest::Calls { .. } => job.run_calls(&mut session).await?,
             BenchJobRequest::Bulk | BenchJobRequest::Capnweb => job.run_bulk(&mut session).await?,
-            BenchJobRequest::Single(call) => return run_single_request(call, far).await,
+            BenchJobRequest::Single(call) => return run_single_request(call, server).await,
             BenchJobRequest::Graphql(call) => {
-                let mut runs = run_single_request(call, far).await?;
+                let mut runs = run_single_request(call, server).await?;
                 ensure!(runs.answer.get("errors").is_none(), "GraphQL failed: {}", runs.answer);
                 runs.answer = job.answer_from_graphql(runs.answer["data"].take());
                 return Ok(runs);
@@ -187,18 +187,18 @@ impl HostedVariant {
 }
 
 /// Runs a variant with one request.
-async fn run_single_request(call: &PreparedCall, far: &DistantServer) -> Result<SequentialRuns> {
-    let answer = call.send(&far.client).await?;
+async fn run_single_request(call: &PreparedCall, server: &DistantServer) -> Result<SequentialRuns> {
+    let answer = call.send(&server.client).await?;
     let gzip_saves = gzip_saves(&answer.body)?;
     let value = serde_json::from_slice(&answer.body).context("the response is not JSON")?;
     Ok(SequentialRuns { answer: value, requests: 1, round_trips: 1, gzip_saves, ..SequentialRuns::default() })
 }
 
 /// Runs the Cap'n Web client. Its warm-up runs are not reported, but make requests too.
-async fn run_capnweb(job: BenchJob, far: &DistantServer, times: usize) -> Result<SequentialRuns> {
-    let script = far.capnweb.as_ref().context("there is no Cap'n Web")?;
+async fn run_capnweb(job: BenchJob, server: &DistantServer, times: usize) -> Result<SequentialRuns> {
+    let script = server.capnweb.as_ref().context("there is no Cap'n Web")?;
     let mut node = Command::new("node");
-    node.arg(script).args(["ask", &format!("http://{}/", far.client.address()), job.name()]);
+    node.arg(script).args(["ask", &format!("http://{}/", server.client.address()), job.name()]);
     let output = node.arg(times.to_string()).output().await?;
     ensure!(output.status.success(), "node: {}", String::from_utf8_lossy(&output.stderr));
     let CapnWebOutput { ms, answer, requests, gzip_saves } = serde_json::from_slice(&output.stdout)?;

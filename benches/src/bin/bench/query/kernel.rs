@@ -30,22 +30,22 @@ pub(super) struct KernelVersion {
 
 /// Measures ORFA and the bare server.
 pub(super) fn measure(tools: &BenchTools, ways: &[HelloVariant<'_>]) -> Result<Vec<KernelVersion>> {
-    let ours = ways.iter().filter(|way| way.name == "floor" || way.name.starts_with("query."));
-    ours.map(|way| measure_server(tools, way).context(way.name)).collect()
+    let ours = ways.iter().filter(|variant| variant.name == "floor" || variant.name.starts_with("query."));
+    ours.map(|hello_variant| measure_server(tools, hello_variant).context(hello_variant.name)).collect()
 }
 
-fn measure_server(tools: &BenchTools, way: &HelloVariant<'_>) -> Result<KernelVersion> {
-    let (script, time) = (way.request.lua_script(), tools.round_time(ROUND));
-    let before = page_faults(way.server.pid())?;
-    let round = || Ok(load(way.server, RepeatedRequests::Slow(&script), time)?.requests);
+fn measure_server(tools: &BenchTools, variant: &HelloVariant<'_>) -> Result<KernelVersion> {
+    let (script, time) = (variant.request.lua_script(), tools.round_time(ROUND));
+    let before = page_faults(variant.server.pid())?;
+    let round = || Ok(load(variant.server, RepeatedRequests::Slow(&script), time)?.requests);
     let requests: u64 = round()?;
-    let faults = page_faults(way.server.pid())? - before;
+    let faults = page_faults(variant.server.pid())? - before;
     let page_faults = round_to_thousandth(faults as f64 / requests.max(1) as f64);
-    let system_calls = count_system_calls(way.server, round)?;
+    let system_calls = count_system_calls(variant.server, round)?;
     let told =
         system_calls.map_or_else(|| "no strace".to_owned(), |calls| format!("{calls:.2} system calls"));
-    print_line(&format!("  {:<17} {page_faults:.3} page faults, {told} per request", way.name));
-    Ok(KernelVersion { server: way.name, page_faults, system_calls })
+    print_line(&format!("  {:<17} {page_faults:.3} page faults, {told} per request", variant.name));
+    Ok(KernelVersion { server: variant.name, page_faults, system_calls })
 }
 
 /// The number of system calls of a server, divided by the number of requests of some work.

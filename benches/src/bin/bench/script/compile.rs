@@ -25,10 +25,10 @@ pub(super) fn run(progress: &BenchProgress) -> Result<NamedScore> {
     let mut took = Vec::new();
     for _ in 0..TURNS {
         let began = Instant::now();
-        let compiled = compile(&source, "bench.sjs", &CompileOptions::default());
+        let program = compile(&source, "bench.sjs", &CompileOptions::default());
         took.push(began.elapsed().as_secs_f64() * 1e3);
-        if let Err(found) = compiled {
-            bail!("the bench's script does not compile: {found:?}");
+        if let Err(diagnostics) = program {
+            bail!("the bench's script does not compile: {diagnostics:?}");
         }
     }
     let value = median(&took);

@@ -138,9 +138,9 @@ struct PageCounters {
 /// Runs a crawl whose requests and responses are counted by the page server: the script makes a call to it
 /// before it responds.
 fn measure_watched(tools: &BenchTools, workers: u32) -> Result<Vec<CurvesRow>> {
-    let seen = Arc::<PageCounters>::default();
+    let counters = Arc::<PageCounters>::default();
     open_loop::run_anywhere(async {
-        let counted = Arc::clone(&seen);
+        let counted = Arc::clone(&counters);
         let pages = BenchService::start(SocketAddr::from(([127, 0, 0, 1], 0)), move |request| {
             serve_page(request, Arc::clone(&counted))
         })?;
@@ -155,21 +155,21 @@ fn measure_watched(tools: &BenchTools, workers: u32) -> Result<Vec<CurvesRow>> {
         })
         .await??;
         crawl::crawl(server.address, pages.address, WARM_UP_DEPTH).await?;
-        let [requests, answers] = [seen.requests.swap(0, Relaxed), seen.answers.swap(0, Relaxed)];
+        let [requests, answers] = [counters.requests.swap(0, Relaxed), counters.answers.swap(0, Relaxed)];
         ensure!(requests == answers, "{requests} pages were read, but {answers} crawls responded");
-        record_counters(workers, &seen, crawl::crawl(server.address, pages.address, WATCHED_DEPTH)).await
+        record_counters(workers, &counters, crawl::crawl(server.address, pages.address, WATCHED_DEPTH)).await
     })?
 }
 
 /// Records the counters periodically until the crawl ends.
 async fn record_counters(
     workers: u32,
-    seen: &PageCounters,
+    counters: &PageCounters,
     crawl: impl Future<Output = Result<u64>>,
 ) -> Result<Vec<CurvesRow>> {
     let (mut crawl, began, mut rows) = (std::pin::pin!(crawl), Instant::now(), Vec::new());
     loop {
-        let (requests, answers) = (seen.requests.load(Relaxed), seen.answers.load(Relaxed));
+        let (requests, answers) = (counters.requests.load(Relaxed), counters.answers.load(Relaxed));
         rows.push(CurvesRow::Watched { workers, seconds: began.elapsed().as_secs_f64(), requests, answers });
         if let Ok(done) = tokio::time::timeout(SAMPLE, crawl.as_mut()).await {
             let (seconds, pages) = (began.elapsed().as_secs_f64(), done?);
@@ -187,13 +187,13 @@ fn counting_script(pages: SocketAddr) -> Result<String> {
     Ok(text.replacen(end, &format!("    res told = 'http://{pages}/told'\n    told.get()\n{end}"), 1))
 }
 
-async fn serve_page(request: Request<Incoming>, seen: Arc<PageCounters>) -> BenchServiceResponse {
+async fn serve_page(request: Request<Incoming>, counters: Arc<PageCounters>) -> BenchServiceResponse {
     let number = request.uri().query().and_then(|query| query.strip_prefix("n=")?.parse().ok());
     let Some(number) = number else {
-        seen.answers.fetch_add(1, Relaxed);
+        counters.answers.fetch_add(1, Relaxed);
         return text_response("thank you");
     };
-    seen.requests.fetch_add(1, Relaxed);
+    counters.requests.fetch_add(1, Relaxed);
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let mut page = text_response(tree_page(host, number));
     page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html"));
@@ -203,10 +203,10 @@ async fn serve_page(request: Request<Incoming>, seen: Arc<PageCounters>) -> Benc
 /// Draws the three figures.
 fn write_figures(rows: &[CurvesRow], speed_up: &[f64], depths: &[u32]) -> Result<()> {
     let folder = scoreboard::results_folder();
-    let curve = |wanted: CaseStudy, of: Option<u32>, name: String| {
+    let curve = |study: CaseStudy, of: Option<u32>, name: String| {
         let points = rows.iter().filter_map(|row| match row {
             CurvesRow::Case { case, workers, depth, per_second, .. }
-                if *case == wanted.name() && *depth == of =>
+                if *case == study.name() && *depth == of =>
             {
                 Some((f64::from(*workers), *per_second))
             }

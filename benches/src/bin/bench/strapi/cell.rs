@@ -50,7 +50,9 @@ mod tests {
     fn runs_the_papers_programs_in_the_cells_of_its_figures() {
         let shapes = |size, round_trip_ms| {
             let ways = WorkflowCell { workflow: PaperWorkflow::Write, size, round_trip_ms }.variants();
-            ways.iter().filter(|way| matches!(way, StrapiVariant::Program(_, CallShape::Calls))).count()
+            ways.iter()
+                .filter(|variant| matches!(variant, StrapiVariant::Program(_, CallShape::Calls)))
+                .count()
         };
         assert_eq!(shapes(16, USUAL_MS), ProgramHost::all().count());
         assert_eq!(shapes(USUAL_SIZE, 170), ProgramHost::all().count());

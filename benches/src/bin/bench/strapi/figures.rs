@@ -49,8 +49,8 @@ pub(super) struct StrapiFigureRow {
 }
 
 impl StrapiFigures {
-    pub(super) fn add(&mut self, cell: WorkflowCell, way: StrapiVariant, run: &StrapiRun) {
-        let figure = self.figures.entry((cell, way)).or_default();
+    pub(super) fn add(&mut self, cell: WorkflowCell, variant: StrapiVariant, run: &StrapiRun) {
+        let figure = self.figures.entry((cell, variant)).or_default();
         figure.requests = run.requests;
         figure.ms.push(run.ms);
         figure.strapi_ms.push(run.strapi_ms);
@@ -62,7 +62,7 @@ impl StrapiFigures {
     /// A summary of a cell: GraphQL as in the paper, the best variant without programs, and the slowest of
     /// ours.
     pub(super) fn summary_line(&self, cell: WorkflowCell) -> String {
-        let ms = |way| self.get(cell, way).map_or(0.0, StrapiFigure::median_ms);
+        let ms = |variant| self.get(cell, variant).map_or(0.0, StrapiFigure::median_ms);
         let ours = self.orfa_figures(cell).map(|(_, _, figure)| figure.median_ms()).fold(0.0, f64::max);
         let WorkflowCell { workflow, size, round_trip_ms } = cell;
         let best = self.best_without_programs(cell).unwrap_or_default();
@@ -82,8 +82,9 @@ impl StrapiFigures {
         for workflow in PaperWorkflow::ALL {
             let sizes = SIZES.map(|size| format!("{:>13}", format!("N={size}"))).concat();
             print_line(&format!("  {} at {round_trip_ms} ms: ms/bytes{sizes}   with gzip", workflow.name()));
-            for way in self.variants(workflow) {
-                let cells = SIZES.map(|size| self.get(WorkflowCell { workflow, size, round_trip_ms }, way));
+            for variant in self.variants(workflow) {
+                let cells =
+                    SIZES.map(|size| self.get(WorkflowCell { workflow, size, round_trip_ms }, variant));
                 let ms = cells.map(|figure| {
                     figure.map_or_else(String::new, |figure| {
                         format!("{:.0}/{:.0}", figure.median_ms(), figure.total_bytes())
@@ -96,7 +97,7 @@ impl StrapiFigures {
                     ms.map(|text| format!("{text:>13}")).concat(),
                     gzip.map(|text| format!("{text:>7}")).concat(),
                 );
-                print_line(&format!("  {way:<30}{ms}  {gzip}"));
+                print_line(&format!("  {variant:<30}{ms}  {gzip}"));
             }
         }
     }
@@ -106,16 +107,19 @@ impl StrapiFigures {
         for workflow in PaperWorkflow::ALL {
             for size in SIZES {
                 rows.extend(
-                    self.variants(workflow).into_iter().filter_map(|way| self.row(workflow, size, way)),
+                    self.variants(workflow)
+                        .into_iter()
+                        .filter_map(|variant| self.row(workflow, size, variant)),
                 );
             }
         }
         rows
     }
 
-    fn row(&self, workflow: PaperWorkflow, n: usize, way: StrapiVariant) -> Option<StrapiFigureRow> {
+    fn row(&self, workflow: PaperWorkflow, n: usize, variant: StrapiVariant) -> Option<StrapiFigureRow> {
         let is_it = |cell: &WorkflowCell| cell.workflow == workflow && cell.size == n;
-        let of: Vec<_> = self.figures.iter().filter(|((cell, of), _)| is_it(cell) && *of == way).collect();
+        let of: Vec<_> =
+            self.figures.iter().filter(|((cell, of), _)| is_it(cell) && *of == variant).collect();
         let (_, figure) = of.first()?;
         let by_distance = |value: fn(&StrapiFigure) -> Option<f64>| {
             let cell = |((cell, _), figure): &(&(WorkflowCell, StrapiVariant), &StrapiFigure)| {
@@ -126,7 +130,7 @@ impl StrapiFigures {
         Some(StrapiFigureRow {
             workflow: workflow.name(),
             n,
-            way: way.to_string(),
+            way: variant.to_string(),
             requests: figure.requests,
             bytes_up: median(&figure.up),
             bytes_down: median(&figure.down),
@@ -228,10 +232,10 @@ impl StrapiFigures {
 
     fn orfa_figures(
         &self,
-        wanted: WorkflowCell,
+        workflow_cell: WorkflowCell,
     ) -> impl Iterator<Item = (WorkflowCell, OrfaCaching, &StrapiFigure)> {
         self.figures.iter().filter_map(move |((cell, way), figure)| match *way {
-            StrapiVariant::Program(ProgramHost::Orfa(mode, _), CallShape::Bulk) if *cell == wanted => {
+            StrapiVariant::Program(ProgramHost::Orfa(mode, _), CallShape::Bulk) if *cell == workflow_cell => {
                 Some((*cell, mode, figure))
             }
             _ => None,
@@ -239,11 +243,11 @@ impl StrapiFigures {
     }
 
     /// The latency of the fastest variant without programs.
-    fn best_without_programs(&self, wanted: WorkflowCell) -> Option<f64> {
+    fn best_without_programs(&self, workflow_cell: WorkflowCell) -> Option<f64> {
         let without = self
             .figures
             .iter()
-            .filter(|((cell, way), _)| *cell == wanted && !matches!(way, StrapiVariant::Program(..)));
+            .filter(|((cell, way), _)| *cell == workflow_cell && !matches!(way, StrapiVariant::Program(..)));
         without.map(|(_, figure)| figure.median_ms()).min_by(f64::total_cmp)
     }
 
@@ -257,15 +261,15 @@ impl StrapiFigures {
     }
 
     /// The typical time of Strapi for the calls of programs in a cell.
-    fn strapi_ms(&self, wanted: WorkflowCell) -> f64 {
+    fn strapi_ms(&self, workflow_cell: WorkflowCell) -> f64 {
         let programs = self.figures.iter().filter(|((cell, way), _)| {
-            *cell == wanted && matches!(way, StrapiVariant::Program(_, CallShape::Bulk))
+            *cell == workflow_cell && matches!(way, StrapiVariant::Program(_, CallShape::Bulk))
         });
         median(&programs.flat_map(|(_, figure)| figure.strapi_ms.iter().copied()).collect::<Vec<_>>())
     }
 
-    fn get(&self, cell: WorkflowCell, way: StrapiVariant) -> Option<&StrapiFigure> {
-        self.figures.get(&(cell, way))
+    fn get(&self, cell: WorkflowCell, variant: StrapiVariant) -> Option<&StrapiFigure> {
+        self.figures.get(&(cell, variant))
     }
 
     /// The variants of a workflow, in the order of the table.
@@ -316,8 +320,8 @@ mod tests {
         let cell = WorkflowCell { workflow: PaperWorkflow::Read, size: 2, round_trip_ms: 35 };
         let workerd = StrapiVariant::Program(ProgramHost::WorkerdByProgram, CallShape::Bulk);
         // Without Strapi's time: 41 of ours, 42 of workerd's.
-        for (way, ms, strapi_ms) in [(BASE, 51.0, 10.0), (BASE, 59.0, 18.0), (workerd, 52.0, 10.0)] {
-            figures.add(cell, way, &StrapiRun { strapi_ms, ..run(ms, 300, 0) });
+        for (variant, ms, strapi_ms) in [(BASE, 51.0, 10.0), (BASE, 59.0, 18.0), (workerd, 52.0, 10.0)] {
+            figures.add(cell, variant, &StrapiRun { strapi_ms, ..run(ms, 300, 0) });
         }
         let scores: BTreeMap<String, HeadlineScore> = figures.scores().into_iter().collect();
         assert_eq!(scores["strapi.latency_vs_workerd.worst"].value, 51.0 / 52.0);

@@ -73,13 +73,13 @@ impl StrapiServers {
         let data = memory_folder()?;
         let strapi = start_strapi(&folder, data.path())?;
         let token = std::fs::read_to_string(data.path().join("token")).context("Strapi wrote no token")?;
-        let between = DelayProxy::start(strapi.address, Duration::ZERO).await?;
+        let proxy = DelayProxy::start(strapi.address, Duration::ZERO).await?;
         Ok(Some(Self {
-            orfa: ServerProcess::start_gateway(&tools.orfa, CORES, &config(between.address()))?,
-            workerd: start_workerd(tools, CORES, &[("strapi", between.address())])?,
+            orfa: ServerProcess::start_gateway(&tools.orfa, CORES, &config(proxy.address()))?,
+            workerd: start_workerd(tools, CORES, &[("strapi", proxy.address())])?,
             local_client: BenchClient::new(strapi.address),
             strapi,
-            strapi_proxy: between,
+            strapi_proxy: proxy,
             programs: StrapiPrograms::build(&tools.orfa)?,
             authorization: HeaderValue::try_from(format!("Bearer {}", token.trim()))?,
             tag: String::new(),
@@ -100,12 +100,14 @@ impl StrapiServers {
                 }
             }
         }
-        let place = self.at_distance(0).await?;
+        let distance = self.at_distance(0).await?;
         for _ in 0..WARM_UPS {
             for workflow in PaperWorkflow::ALL {
                 let cell = WorkflowCell { workflow, size: SIZES[1], round_trip_ms: 0 };
-                for way in self.variants(cell) {
-                    super::run_once(self, &place, cell, way).await.with_context(|| way.to_string())?;
+                for variant in self.variants(cell) {
+                    super::run_once(self, &distance, cell, variant)
+                        .await
+                        .with_context(|| variant.to_string())?;
                 }
             }
         }
@@ -114,8 +116,8 @@ impl StrapiServers {
 
     /// The available variants of a cell.
     pub(super) fn variants(&self, cell: WorkflowCell) -> Vec<StrapiVariant> {
-        let is_there = |way: &StrapiVariant| {
-            self.workerd.is_some() || !matches!(way, StrapiVariant::Program(host, _) if host.is_workerd())
+        let is_there = |variant: &StrapiVariant| {
+            self.workerd.is_some() || !matches!(variant, StrapiVariant::Program(host, _) if host.is_workerd())
         };
         cell.variants().into_iter().filter(is_there).collect()
     }
@@ -195,7 +197,7 @@ impl StrapiServers {
     /// Runs a program from a distance. Returns the body of the response.
     pub(super) async fn run_program(
         &self,
-        far: &DistantStrapi,
+        strapi: &DistantStrapi,
         cell: WorkflowCell,
         host: ProgramHost,
         shape: CallShape,
@@ -203,7 +205,7 @@ impl StrapiServers {
         let input = cell.workflow.input(cell.size, &self.tag).to_string();
         let program = (cell.workflow, shape, host);
         let call = self.programs.call(&self.authorization, program, &input)?;
-        Ok(call.send(&far.client).await.context("the program failed")?.body)
+        Ok(call.send(&strapi.client).await.context("the program failed")?.body)
     }
 
     /// The total time for which hosts have waited for Strapi.
@@ -244,8 +246,8 @@ impl StrapiServers {
 
 impl StrapiDistance {
     /// The server of a variant.
-    pub(super) fn server(&self, way: StrapiVariant) -> Result<&DistantStrapi> {
-        match way {
+    pub(super) fn server(&self, variant: StrapiVariant) -> Result<&DistantStrapi> {
+        match variant {
             StrapiVariant::Program(ProgramHost::Orfa(..), _) => Ok(&self.orfa),
             StrapiVariant::Program(..) => self.workerd.as_ref().context("there is no workerd"),
             _ => Ok(&self.strapi),

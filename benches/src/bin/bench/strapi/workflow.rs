@@ -38,11 +38,11 @@ impl PaperWorkflow {
     pub(super) async fn run_variant(
         self,
         session: &mut StrapiSession<'_>,
-        way: StrapiVariant,
+        variant: StrapiVariant,
         size: usize,
         tag: &str,
     ) -> Result<Value> {
-        match (self, way) {
+        match (self, variant) {
             (Self::Read, StrapiVariant::Sequential | StrapiVariant::Parallel) => {
                 read_rest(session, size).await
             }
@@ -55,7 +55,7 @@ impl PaperWorkflow {
             (Self::Write, StrapiVariant::Graphql) => write_graphql(session, size, tag).await,
             (Self::Write, StrapiVariant::FewestCalls) => write_best(session, size, tag).await,
             (Self::Write, StrapiVariant::Nested) | (_, StrapiVariant::Program(..)) => {
-                bail!("{way} does not support this workflow")
+                bail!("{variant} does not support this workflow")
             }
         }
     }
@@ -67,9 +67,9 @@ pub(super) async fn read_calls(
     size: usize,
 ) -> Result<[Vec<PreparedCall>; 2]> {
     let list = session.call(categories(size)).await?;
-    let rest = std::iter::once(categories(size)).chain(as_items(&list).iter().map(articles)).collect();
+    let calls = std::iter::once(categories(size)).chain(as_items(&list).iter().map(articles)).collect();
     let graphql = vec![graphql_call(&categories_document(size)), graphql_call(&articles_document(&list))];
-    Ok([rest, graphql])
+    Ok([calls, graphql])
 }
 
 fn categories(size: usize) -> PreparedCall {
@@ -135,8 +135,8 @@ async fn write_rest(session: &mut StrapiSession<'_>, size: usize, tag: &str) -> 
         let path = format!("/api/articles/{}", as_text(&article["documentId"]));
         put_call(path, &json!({ "data": { "tags": { "connect": [tag] } } }))
     };
-    let written = session.call_all(as_items(&articles).iter().map(connect).collect()).await?;
-    Ok(pluck(&Value::from(written), "title"))
+    let values = session.call_all(as_items(&articles).iter().map(connect).collect()).await?;
+    Ok(pluck(&Value::from(values), "title"))
 }
 
 async fn write_best(session: &mut StrapiSession<'_>, size: usize, tag: &str) -> Result<Value> {
@@ -155,8 +155,8 @@ async fn write_graphql(session: &mut StrapiSession<'_>, size: usize, tag: &str) 
         format!("a{i}:updateArticle(documentId:{id},data:{{tags:[\"{tag}\"]}}){{title}}")
     };
     let updates: String = as_items(&articles).iter().enumerate().map(update).collect();
-    let written = session.graphql(&format!("mutation{{{updates}}}")).await?;
-    let title = |i: usize| written[format!("a{i}")]["title"].clone();
+    let value = session.graphql(&format!("mutation{{{updates}}}")).await?;
+    let title = |i: usize| value[format!("a{i}")]["title"].clone();
     Ok((0..as_items(&articles).len()).map(title).collect())
 }
 

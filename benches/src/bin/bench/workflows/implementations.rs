@@ -125,13 +125,13 @@ impl BenchWorkflow {
     pub(super) async fn build_calls(
         &self,
         service: &BenchClient,
-        way: ProgramVariant,
+        variant: ProgramVariant,
         size: usize,
         programs: &WorkflowPrograms,
     ) -> Result<Vec<PreparedCall>> {
         let (list, _) = send_json(service, &self.list_call(size)).await?;
         let keys = self.row_keys(&list);
-        Ok(match way {
+        Ok(match variant {
             ProgramVariant::Sequential | ProgramVariant::Parallel => std::iter::once(self.list_call(size))
                 .chain(keys.iter().map(|key| self.row_call(key)))
                 .collect(),
@@ -179,8 +179,8 @@ impl WorkflowPrograms {
     ) -> Result<Self> {
         let (folder, mut programs) = (tempfile::tempdir()?, BTreeMap::new());
         for workflow in workflows.iter().map(|workflow| workflow.name) {
-            for way in VARIANTS {
-                let ProgramVariant::Program(mode, language) = way else { continue };
+            for variant in VARIANTS {
+                let ProgramVariant::Program(mode, language) = variant else { continue };
                 let name = format!("workflows/{}.{language}", workflow.replace('.', "_"));
                 let (kind, text) = match language {
                     "c" => (
@@ -190,15 +190,15 @@ impl WorkflowPrograms {
                     _ => ("text/javascript", std::fs::read(program_path(&name))?),
                 };
                 let headers = vec![(CONTENT_TYPE, HeaderValue::from_static(kind))];
-                let mut kept = PreparedRequest { headers, program: text.into() };
+                let mut request = PreparedRequest { headers, program: text.into() };
                 if mode != "base" {
-                    let first = kept.with_input(4).with_header(ORFA_CACHE, HeaderValue::from_static(mode));
+                    let first = request.with_input(4).with_header(ORFA_CACHE, HeaderValue::from_static(mode));
                     let answer = first.send(orfa).await?;
                     let token = cache_token(&answer.headers, mode).with_context(|| name.clone())?;
-                    kept.headers.push((ORFA_CACHE, HeaderValue::try_from(token)?));
-                    kept.program = Bytes::new();
+                    request.headers.push((ORFA_CACHE, HeaderValue::try_from(token)?));
+                    request.program = Bytes::new();
                 }
-                programs.insert((workflow, mode, language), kept);
+                programs.insert((workflow, mode, language), request);
             }
         }
         Ok(Self(programs))

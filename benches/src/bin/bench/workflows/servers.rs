@@ -73,28 +73,28 @@ impl WorkflowServers {
     /// ORFA.
     pub(super) fn server<'a>(
         &'a self,
-        way: ProgramVariant,
+        variant: ProgramVariant,
         service: Option<&'a ServerProcess>,
     ) -> &'a ServerProcess {
-        match way {
+        match variant {
             ProgramVariant::Sequential | ProgramVariant::Parallel => service.unwrap_or(&self.orfa),
             ProgramVariant::Graphql => self.rival.as_ref().unwrap_or(&self.orfa),
             ProgramVariant::Program(..) => &self.orfa,
         }
     }
 
-    pub(super) fn client(&self, way: ProgramVariant) -> Result<BenchClient> {
-        Ok(BenchClient::new(self.address(way)?))
+    pub(super) fn client(&self, variant: ProgramVariant) -> Result<BenchClient> {
+        Ok(BenchClient::new(self.address(variant)?))
     }
 
     pub(super) async fn run_once(
         &self,
         workflow: &BenchWorkflow,
-        way: ProgramVariant,
+        variant: ProgramVariant,
         size: usize,
         client: &BenchClient,
     ) -> Result<WorkflowOutcome> {
-        match way {
+        match variant {
             ProgramVariant::Sequential => workflow.run_rest(client, size, false).await,
             ProgramVariant::Parallel => workflow.run_rest(client, size, true).await,
             ProgramVariant::Graphql => workflow.run_graphql(client, size).await,

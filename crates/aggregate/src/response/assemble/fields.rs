@@ -49,23 +49,23 @@ impl SelectedObjects {
 
 /// Writes the selected fields of an object, in the order of the declaration.
 fn write_selected(node: JsonNode<'_>, fields: &[(Bytes, JsonPath)], out: &mut Vec<u8>) {
-    let mut found: [Option<JsonNode<'_>>; 16] = [None; 16];
-    let is_plain = fields.len() <= found.len()
+    let mut nodes: [Option<JsonNode<'_>>; 16] = [None; 16];
+    let is_plain = fields.len() <= nodes.len()
         && fields.iter().all(|(_, path)| matches!(path.steps(), [JsonPathStep::Name(_)]));
     if is_plain {
         for (key, value) in node.members() {
             let named = fields.iter().position(
                 |(_, path)| matches!(path.steps(), [JsonPathStep::Name(name)] if key.equals(name.as_bytes())),
             );
-            if let Some(place) = named.and_then(|place| found.get_mut(place)) {
-                place.get_or_insert(value);
+            if let Some(json_node) = named.and_then(|place| nodes.get_mut(place)) {
+                json_node.get_or_insert(value);
             }
         }
     }
     out.push(b'{');
     let mut first = true;
     for (place, (name, path)) in fields.iter().enumerate() {
-        let value = if is_plain { found.get(place).copied().flatten() } else { path.find(node) };
+        let value = if is_plain { nodes.get(place).copied().flatten() } else { path.find(node) };
         let Some(value) = value else { continue };
         if !std::mem::take(&mut first) {
             out.push(b',');

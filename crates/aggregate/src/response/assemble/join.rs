@@ -84,7 +84,7 @@ impl RowJoin<'_> {
                     };
                     lists
                         .get_mut(group)
-                        .map_or_else(|| empty.clone(), |known| known.get_or_insert_with(list).clone())
+                        .map_or_else(|| empty.clone(), |tree| tree.get_or_insert_with(list).clone())
                 }
             });
         }
@@ -127,8 +127,8 @@ mod tests {
         let memory = MemoryBudget::new(((4 * COUNT + COUNT / 2) * size_of::<JsonTree>()) as u64);
         let trees = rows.root().items().map(|row| JsonTree::Text(row.slice())).collect();
         let join = RowJoin { joins: &joins, rows: trees, memory: &memory };
-        let found = join.join_rows(rows.root(), std::iter::once(item.root()));
-        assert!(matches!(found, Err(PartFailureReason::Memory)));
+        let json_trees = join.join_rows(rows.root(), std::iter::once(item.root()));
+        assert!(matches!(json_trees, Err(PartFailureReason::Memory)));
         assert_eq!(memory.dropped_items.load(Relaxed), 1);
     }
 }

@@ -76,10 +76,10 @@ impl<'a> PartRenderer<'a> {
         let Some((root, path)) = self.slot_root(&slot.source) else { return Ok(PlaceholderValue::Missing) };
         if !path.has_wildcard() {
             let Some(node) = path.find(root) else { return Ok(PlaceholderValue::Missing) };
-            let value = scalar_text(node).map_err(|wrong| self.invalid_value_error(slot, wrong))?;
+            let value = scalar_text(node).map_err(|error| self.invalid_value_error(slot, error))?;
             return Ok(value.map_or(PlaceholderValue::Missing, PlaceholderValue::Single));
         }
-        let (mut values, mut wrong) = (Vec::new(), None);
+        let (mut values, mut placeholder_error) = (Vec::new(), None);
         let (mut seen, mut is_full) = (HashSet::new(), false);
         let visited = path.visit(root, &mut |node| match scalar_text(node) {
             Ok(Some(value)) => {
@@ -95,7 +95,7 @@ impl<'a> PartRenderer<'a> {
                 }
             }
             Ok(None) => {}
-            Err(found) => wrong = Some(found),
+            Err(found) => placeholder_error = Some(found),
         });
         if let Err(NotArray(kind)) = visited {
             return Err(self.invalid_value_error(
@@ -106,7 +106,8 @@ impl<'a> PartRenderer<'a> {
         if is_full {
             return Err(PartFailureReason::Memory.into());
         }
-        wrong.map_or(Ok(PlaceholderValue::List(values)), |wrong| Err(self.invalid_value_error(slot, wrong)))
+        placeholder_error
+            .map_or(Ok(PlaceholderValue::List(values)), |wrong| Err(self.invalid_value_error(slot, wrong)))
     }
 
     /// Returns a value as a path segment, or as a part of one.
@@ -119,8 +120,8 @@ impl<'a> PartRenderer<'a> {
 
     /// Returns the error for a value that is not valid in its place. Values of the client are the client's
     /// fault.
-    pub(super) fn invalid_value_error(&self, slot: &TemplateSlot, wrong: PlaceholderError) -> RenderError {
-        let must = wrong.requirement().to_owned();
+    pub(super) fn invalid_value_error(&self, slot: &TemplateSlot, error: PlaceholderError) -> RenderError {
+        let must = error.requirement().to_owned();
         let over = self.part.each.as_ref().map(|each| &each.source);
         match (&slot.source, over) {
             (SlotSource::Input(input), _) | (SlotSource::Each(_), Some(ItemSource::Input(input))) => {
@@ -137,7 +138,7 @@ impl<'a> PartRenderer<'a> {
                 RenderError::Request(AggregateError::BodyInvalid { place: slot.text.clone(), must })
             }
             (SlotSource::Part(..) | SlotSource::Each(_), _) => {
-                RenderError::Part(wrong.failure_reason(slot.text.clone()))
+                RenderError::Part(error.failure_reason(slot.text.clone()))
             }
         }
     }

@@ -159,9 +159,13 @@ fn algorithms_for_key(kind: &AlgorithmParameters) -> Vec<Algorithm> {
 impl JwksSource {
     /// Creates the key source. The first fetch starts at once inside a Tokio runtime, otherwise with the
     /// first token.
-    pub(super) fn new(place: JwksLocation, algorithms: Vec<Algorithm>, fetch: GatewayClient) -> Arc<Self> {
+    pub(super) fn new(
+        jwks_location: JwksLocation,
+        algorithms: Vec<Algorithm>,
+        fetch: GatewayClient,
+    ) -> Arc<Self> {
         let jwks = Arc::new(Self {
-            location: place,
+            location: jwks_location,
             algorithms,
             fetch,
             keys: ArcSwapOption::empty(),
@@ -183,8 +187,8 @@ impl JwksSource {
     }
 
     /// Whether another config uses the same location and algorithms.
-    pub(super) fn is_same_source(&self, place: &JwksLocation, algorithms: &[Algorithm]) -> bool {
-        (&self.location, &*self.algorithms) == (place, algorithms)
+    pub(super) fn is_same_source(&self, location: &JwksLocation, algorithms: &[Algorithm]) -> bool {
+        (&self.location, &*self.algorithms) == (location, algorithms)
     }
 
     /// Returns the keys, and waits for the first fetch if there are none yet. `None` if that failed.

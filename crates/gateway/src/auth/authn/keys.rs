@@ -24,7 +24,7 @@ impl ApiKeys {
                 keys.0
                     .entry(hash_prefix(&hash))
                     .or_default()
-                    .extend(who(name).map(|who| (hash, Arc::clone(who))));
+                    .extend(who(name).map(|principal| (hash, Arc::clone(principal))));
             }
         }
         keys

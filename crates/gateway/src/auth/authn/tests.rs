@@ -46,9 +46,9 @@ fn identity_with_file(issuer: &TestIssuer, more: &str) -> IdentityProviders {
 }
 
 /// An identity that fetches the issuer's keys.
-fn identity_with_server(place: &JwksServer) -> IdentityProviders {
+fn identity_with_server(server: &JwksServer) -> IdentityProviders {
     let jwt =
-        format!("issuer: 'https://login.example', audience: shop, jwks: 'http://{}/keys'", place.address);
+        format!("issuer: 'https://login.example', audience: shop, jwks: 'http://{}/keys'", server.address);
     build_identity(&format!("auth: {{ jwt: {{ {jwt} }} }}"), Path::new(""))
 }
 
@@ -75,8 +75,8 @@ fn named_caller(name: &str) -> CallerId {
 #[tokio::test]
 async fn identifies_callers_by_key() {
     let identity = identity_with_keys("");
-    let who = identity.identify(&header_map(&[("x-api-key", KEY)]), None).await.unwrap();
-    assert_eq!((&who.caller, &*who.groups[0]), (&named_caller("shop"), "partners"));
+    let principal = identity.identify(&header_map(&[("x-api-key", KEY)]), None).await.unwrap();
+    assert_eq!((&principal.caller, &*principal.groups[0]), (&named_caller("shop"), "partners"));
     let identity = identity_with_keys("auth: { keys: { header: authorization } }");
     for scheme in ["Bearer", "bearer", "BEARER "] {
         let headers = header_map(&[("authorization", &format!("{scheme} {KEY}"))]);
@@ -130,11 +130,14 @@ async fn identifies_callers_and_groups_by_token() {
     let issuer = TestIssuer::new();
     let identity = identity_with_file(&issuer, "");
     for token in [issuer.valid_token(), issuer.valid_token_by("ec"), issuer.valid_token()] {
-        let who = identity.identify(&bearer_headers(&token), None).await.unwrap();
-        assert_eq!((&who.caller, &*who.groups[0]), (&CallerId::Subject("ann".into()), "partners"));
+        let principal = identity.identify(&bearer_headers(&token), None).await.unwrap();
+        assert_eq!(
+            (&principal.caller, &*principal.groups[0]),
+            (&CallerId::Subject("ann".into()), "partners")
+        );
     }
-    let known = identity_with_file(&issuer, "callers: { boss: { subject: ann, groups: [admins] } }");
-    let who = known.identify(&bearer_headers(&issuer.valid_token()), None).await.unwrap();
+    let providers = identity_with_file(&issuer, "callers: { boss: { subject: ann, groups: [admins] } }");
+    let who = providers.identify(&bearer_headers(&issuer.valid_token()), None).await.unwrap();
     assert_eq!((&who.caller, who.groups.len()), (&named_caller("boss"), 2));
 }
 
@@ -154,8 +157,8 @@ async fn a_tokens_subject_is_not_a_configured_callers_name() {
     let issuer = TestIssuer::new();
     let identity =
         identity_with_file(&issuer, &format!("callers: {{ ann: {{ key: '{}' }} }}", key_hash(KEY)));
-    let who = identity.identify(&bearer_headers(&issuer.valid_token()), None).await.unwrap();
-    assert_ne!(who.caller, named_caller("ann"));
+    let principal = identity.identify(&bearer_headers(&issuer.valid_token()), None).await.unwrap();
+    assert_ne!(principal.caller, named_caller("ann"));
 }
 
 fn claims_with(name: &str, value: Value) -> Value {
@@ -232,14 +235,14 @@ async fn refuses_invalid_tokens() {
 #[tokio::test]
 async fn accepts_tokens_without_key_id_if_only_one_key_fits() {
     let issuer = TestIssuer::new();
-    let one = identity_with_file(&issuer, "");
+    let providers = identity_with_file(&issuer, "");
     let nameless = issuer.token(&json!({ "alg": "RS256" }), &claims(), b"");
-    assert!(one.identify(&bearer_headers(&nameless), None).await.is_ok());
+    assert!(providers.identify(&bearer_headers(&nameless), None).await.is_ok());
     let folder = tempfile::tempdir().unwrap();
     let mut keys: Value = serde_json::from_str(&issuer.keys("ec")).unwrap();
-    let (mut again, all) = (keys["keys"][1].clone(), keys["keys"].as_array_mut().unwrap());
-    again["kid"] = "again".into();
-    all.push(again);
+    let (mut value, all) = (keys["keys"][1].clone(), keys["keys"].as_array_mut().unwrap());
+    value["kid"] = "again".into();
+    all.push(value);
     std::fs::write(folder.path().join("keys.json"), keys.to_string()).unwrap();
     let jwt = "issuer: 'https://login.example', audience: shop, jwks: keys.json, groups: /realm_access/roles";
     let several = build_identity(&format!("auth: {{ jwt: {{ {jwt} }} }}"), folder.path());
@@ -247,8 +250,8 @@ async fn accepts_tokens_without_key_id_if_only_one_key_fits() {
         expect_refusal(&several, &bearer_headers(&nameless)).await,
         AuthenticationError::Token(BadToken::AmbiguousKey)
     );
-    let who = several.identify(&bearer_headers(&issuer.valid_token()), None).await.unwrap();
-    assert_eq!(&*who.groups[0], "admins");
+    let principal = several.identify(&bearer_headers(&issuer.valid_token()), None).await.unwrap();
+    assert_eq!(&*principal.groups[0], "admins");
 }
 
 #[tokio::test]
@@ -309,8 +312,8 @@ async fn identifies_callers_by_certificate_without_other_credentials() {
     assert_eq!(identity.identify(&none, ours).await.unwrap().caller, named_caller("warehouse"));
     let other = identity.identify_by_certificate(Some(&other), SystemTime::now()).unwrap();
     assert_eq!(identity.identify(&none, other).await.unwrap().caller, CallerId::Anonymous);
-    let who = identity.identify(&bearer_headers(&issuer.valid_token()), ours).await.unwrap();
-    assert_eq!(who.caller, CallerId::Subject("ann".into()));
+    let principal = identity.identify(&bearer_headers(&issuer.valid_token()), ours).await.unwrap();
+    assert_eq!(principal.caller, CallerId::Subject("ann".into()));
 }
 
 #[test]
@@ -407,8 +410,11 @@ fn names_match_only_with_their_kind() {
     }
     let by_uri = certificate(&[], &[URI(ia5(host)), Rfc822Name(ia5("a@warehouse.example"))]);
     assert!(!identifies_certificate(host, &by_uri), "a bare name is a host's");
-    let beside = certificate(&[(CommonName, host)], &[URI(ia5("spiffe://shop/x"))]);
-    assert!(!identifies_certificate(host, &beside), "a common name beside alternative names does not count");
+    let peer_certificate = certificate(&[(CommonName, host)], &[URI(ia5("spiffe://shop/x"))]);
+    assert!(
+        !identifies_certificate(host, &peer_certificate),
+        "a common name beside alternative names does not count"
+    );
     assert!(
         identifies_certificate("192.0.2.7", &kinds[3].1)
             && identifies_certificate("warehouse@example", &kinds[2].1)
@@ -443,10 +449,10 @@ fn strips_credentials_unless_the_service_forwards_them() {
 #[tokio::test]
 async fn fetches_keys_once_and_keeps_them_while_the_issuer_is_down() {
     let issuer = TestIssuer::new();
-    let place = JwksServer::new(JwksServerResponse::Text(issuer.keys("old"))).await;
-    let identity = identity_with_server(&place);
+    let server = JwksServer::new(JwksServerResponse::Text(issuer.keys("old"))).await;
+    let identity = identity_with_server(&server);
     assert!(identity.identify(&bearer_headers(&issuer.valid_token_by("old")), None).await.is_ok());
-    place.set_response(JwksServerResponse::Status(500));
+    server.set_response(JwksServerResponse::Status(500));
     wait_for_cooldown().await;
     for kid in 0..100 {
         let token = issuer.valid_token_by(&format!("made up {kid}"));
@@ -455,9 +461,9 @@ async fn fetches_keys_once_and_keeps_them_while_the_issuer_is_down() {
             AuthenticationError::Token(BadToken::UnknownKey)
         );
     }
-    assert_eq!(place.request_count(), 2, "strangers' tokens cause one fetch");
+    assert_eq!(server.request_count(), 2, "strangers' tokens cause one fetch");
     assert!(identity.identify(&bearer_headers(&issuer.valid_token_by("old")), None).await.is_ok());
-    place.set_response(JwksServerResponse::Text(issuer.keys("new")));
+    server.set_response(JwksServerResponse::Text(issuer.keys("new")));
     wait_for_cooldown().await;
     assert!(identity.identify(&bearer_headers(&issuer.valid_token_by("new")), None).await.is_ok());
     assert!(
@@ -484,8 +490,8 @@ async fn refuses_only_tokens_while_keys_are_missing() {
         JwksServerResponse::Text(r#"{"keys":[{"kty":"oct","k":"c2VjcmV0","alg":"HS256"}]}"#.to_owned()),
         JwksServerResponse::Endless,
     ] {
-        let place = JwksServer::new(answer).await;
-        let identity = identity_with_server(&place);
+        let server = JwksServer::new(answer).await;
+        let identity = identity_with_server(&server);
         let refusal = expect_refusal(&identity, &bearer_headers(&issuer.valid_token())).await;
         assert_eq!(
             (refusal.code(), refusal.status()),
@@ -499,16 +505,17 @@ async fn refuses_only_tokens_while_keys_are_missing() {
 #[tokio::test(start_paused = true)]
 async fn waits_for_keys_only_up_to_a_timeout() {
     let issuer = TestIssuer::new();
-    let place = JwksServer::new(JwksServerResponse::Never).await;
-    let refusal = expect_refusal(&identity_with_server(&place), &bearer_headers(&issuer.valid_token())).await;
+    let server = JwksServer::new(JwksServerResponse::Never).await;
+    let refusal =
+        expect_refusal(&identity_with_server(&server), &bearer_headers(&issuer.valid_token())).await;
     assert_eq!(refusal, AuthenticationError::KeysUnavailable);
 }
 
 #[tokio::test]
 async fn discovers_the_keys_of_an_issuer() {
     let issuer = TestIssuer::new();
-    let place = JwksServer::new(JwksServerResponse::Text(issuer.keys("ec"))).await;
-    let url = format!("http://{}", place.address);
+    let server = JwksServer::new(JwksServerResponse::Text(issuer.keys("ec"))).await;
+    let url = format!("http://{}", server.address);
     let identity =
         build_identity(&format!("auth: {{ jwt: {{ issuer: '{url}', audience: shop }} }}"), Path::new(""));
     // The content of `/.well-known/openid-configuration` is not such a document, so the default location is
@@ -516,21 +523,21 @@ async fn discovers_the_keys_of_an_issuer() {
     let token =
         issuer.token(&json!({ "alg": "RS256", "kid": "rsa" }), &claims_with("iss", url.as_str().into()), b"");
     assert!(identity.identify(&bearer_headers(&token), None).await.is_ok());
-    assert_eq!(place.request_count(), 2);
+    assert_eq!(server.request_count(), 2);
 }
 
 #[tokio::test]
 async fn a_reload_with_the_same_issuer_reuses_its_keys() {
     let issuer = TestIssuer::new();
-    let place = JwksServer::new(JwksServerResponse::Text(issuer.keys("ec"))).await;
-    let first = identity_with_server(&place);
+    let server = JwksServer::new(JwksServerResponse::Text(issuer.keys("ec"))).await;
+    let first = identity_with_server(&server);
     assert!(first.identify(&bearer_headers(&issuer.valid_token()), None).await.is_ok());
-    place.set_response(JwksServerResponse::Status(500));
+    server.set_response(JwksServerResponse::Status(500));
     let jwt =
-        format!("issuer: 'https://login.example', audience: [shop], jwks: 'http://{}/keys'", place.address);
+        format!("issuer: 'https://login.example', audience: [shop], jwks: 'http://{}/keys'", server.address);
     let config =
         read_text(&format!("routes: []\nauth: {{ jwt: {{ {jwt} }} }}"), Path::new("orfa.yaml")).unwrap();
     let second = IdentityProviders::new(&config, Some(&first)).unwrap();
     assert!(second.identify(&bearer_headers(&issuer.valid_token()), None).await.is_ok());
-    assert_eq!(place.request_count(), 1);
+    assert_eq!(server.request_count(), 1);
 }

@@ -110,8 +110,8 @@ impl TokenVerifier {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let hash = sha256(token.as_bytes());
         let keys = self.keys().await?;
-        if let Some(who) = self.valid_tokens.find(&hash, &keys, now) {
-            return Ok(who);
+        if let Some(principal) = self.valid_tokens.find(&hash, &keys, now) {
+            return Ok(principal);
         }
         let (claims, keys) = self.verify_token(token, keys).await?;
         let who = self.resolve_principal(&claims, known)?;
@@ -174,9 +174,9 @@ impl TokenVerifier {
             _ => Vec::new(),
         };
         let caller = match known.get(name) {
-            Some(known) => {
-                groups.extend(known.groups.iter().cloned());
-                known.caller.clone()
+            Some(principal) => {
+                groups.extend(principal.groups.iter().cloned());
+                principal.caller.clone()
             }
             None => CallerId::Subject(name.into()),
         };
@@ -192,8 +192,8 @@ fn find_claim<'a>(claims: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 /// Estimates the memory of a cached caller. A full table has two places for each.
-fn cached_size(who: &Principal) -> usize {
-    let names = who.groups.iter().map(|group| &**group).chain(who.caller.name());
+fn cached_size(principal: &Principal) -> usize {
+    let names = principal.groups.iter().map(|group| &**group).chain(principal.caller.name());
     let texts: usize = names.map(|name| name.len() + TEXT_OVERHEAD).sum();
     size_of::<Principal>() + 2 * size_of::<(KeyHash, CachedClaims)>() + texts
 }
@@ -223,8 +223,8 @@ impl ValidTokenCache {
 
     fn find(&self, hash: &KeyHash, keys: &Arc<KeySet>, now: u64) -> Option<Arc<Principal>> {
         let part = self.lock_shard(hash);
-        let kept = part.by_hash.get(hash).filter(|kept| kept.is_valid(keys, now))?;
-        Some(Arc::clone(&kept.principal))
+        let claims = part.by_hash.get(hash).filter(|cached_claims| cached_claims.is_valid(keys, now))?;
+        Some(Arc::clone(&claims.principal))
     }
 
     fn insert(&self, hash: KeyHash, who: &Arc<Principal>, until: u64, keys: &Arc<KeySet>, now: u64) {
@@ -234,16 +234,16 @@ impl ValidTokenCache {
         }
         let mut part = self.lock_shard(&hash);
         if !part.has_room(more) {
-            part.retain(|kept| kept.is_valid(keys, now));
+            part.retain(|claims| claims.is_valid(keys, now));
         }
         if !part.has_room(more) {
             // Evicting valid tokens is harmless: they are verified again.
             part.retain(|_| false);
         }
         part.bytes += more;
-        let kept =
+        let cached_claims =
             CachedClaims { principal: Arc::clone(who), valid_until: until, keys: Arc::downgrade(keys) };
-        if let Some(old) = part.by_hash.insert(hash, kept) {
+        if let Some(old) = part.by_hash.insert(hash, cached_claims) {
             part.bytes -= cached_size(&old.principal);
         }
     }
@@ -274,9 +274,9 @@ mod tests {
         let (good, keys) = (ValidTokenCache::new(), Arc::<KeySet>::default());
         let is_kept = |count: usize, length: usize| {
             let group: Arc<str> = "a".repeat(length).into();
-            let who = Arc::new(Principal { caller: CallerId::Anonymous, groups: vec![group; count] });
+            let principal = Arc::new(Principal { caller: CallerId::Anonymous, groups: vec![group; count] });
             let hash = sha256(&count.to_be_bytes());
-            good.insert(hash, &who, 10, &keys, 1);
+            good.insert(hash, &principal, 10, &keys, 1);
             good.find(&hash, &keys, 1).is_some()
         };
         assert!(is_kept(128, 1) && !is_kept(2_900, 1));
@@ -289,10 +289,10 @@ mod tests {
         let (good, keys) = (ValidTokenCache::new(), Arc::<KeySet>::default());
         for count in [0, 128, 300, 0] {
             let groups = vec!["a".into(); count];
-            let who = Arc::new(Principal { caller: CallerId::Anonymous, groups });
+            let principal = Arc::new(Principal { caller: CallerId::Anonymous, groups });
             for number in 0..2 * MAX_CACHED {
                 let hash = sha256(&number.to_be_bytes());
-                good.insert(hash, &who, 10, &keys, 1);
+                good.insert(hash, &principal, 10, &keys, 1);
             }
             let parts: Vec<_> = good.0.iter().map(|part| part.lock().unwrap()).collect();
             let kept: usize = parts.iter().map(|part| part.by_hash.len()).sum();
@@ -301,7 +301,7 @@ mod tests {
             for part in parts {
                 assert_eq!(
                     part.bytes,
-                    part.by_hash.values().map(|kept| cached_size(&kept.principal)).sum::<usize>()
+                    part.by_hash.values().map(|claims| cached_size(&claims.principal)).sum::<usize>()
                 );
             }
             let last = sha256(&(2 * MAX_CACHED - 1).to_be_bytes());
@@ -312,9 +312,9 @@ mod tests {
     #[test]
     fn cached_tokens_do_not_keep_replaced_keys() {
         let (good, replaced) = (ValidTokenCache::new(), Arc::<KeySet>::default());
-        let who = Arc::new(Principal { caller: CallerId::Anonymous, groups: Vec::new() });
+        let principal = Arc::new(Principal { caller: CallerId::Anonymous, groups: Vec::new() });
         let hash = sha256(b"a token");
-        good.insert(hash, &who, 10, &replaced, 1);
+        good.insert(hash, &principal, 10, &replaced, 1);
         assert!(good.find(&hash, &replaced, 1).is_some());
         let freed = Arc::downgrade(&replaced);
         drop(replaced);
@@ -326,10 +326,10 @@ mod tests {
     fn caches_12_000_valid_tokens() {
         let (good, keys) = (ValidTokenCache::new(), Arc::<KeySet>::default());
         let groups = vec!["a-group-of-usual-length".into(); 20];
-        let who = Arc::new(Principal { caller: CallerId::Subject("a-subject".into()), groups });
+        let principal = Arc::new(Principal { caller: CallerId::Subject("a-subject".into()), groups });
         let hashes: Vec<_> = (0..12_000_u32).map(|number| sha256(&number.to_be_bytes())).collect();
         for hash in &hashes {
-            good.insert(*hash, &who, 10, &keys, 1);
+            good.insert(*hash, &principal, 10, &keys, 1);
         }
         assert!(hashes.iter().all(|hash| good.find(hash, &keys, 1).is_some()));
     }

@@ -42,16 +42,16 @@ fn token_principal(groups: &[&str]) -> Principal {
     principal(CallerId::Subject("ann".into()), groups)
 }
 
-fn authorize(table: &AuthorizationTable, who: &Principal, route: &str) -> Result<RequestGrant, String> {
-    let permit = table.authorize(who, route, Ipv4Addr::LOCALHOST.into(), Instant::now());
+fn authorize(table: &AuthorizationTable, principal: &Principal, route: &str) -> Result<RequestGrant, String> {
+    let permit = table.authorize(principal, route, Ipv4Addr::LOCALHOST.into(), Instant::now());
     permit.map_err(|not| match not {
         AuthzError::Unauthenticated => "401".to_owned(),
         AuthzError::Forbidden(denied) => services::ToProblem::code(&denied).to_owned(),
     })
 }
 
-fn permitted_services(table: &AuthorizationTable, who: &Principal) -> Vec<String> {
-    let rights = authorize(table, who, "/query").unwrap().rights;
+fn permitted_services(table: &AuthorizationTable, principal: &Principal) -> Vec<String> {
+    let rights = authorize(table, principal, "/query").unwrap().rights;
     let services = rights.and_then(|rights| rights.services.clone());
     services.into_iter().flatten().map(String::from).collect()
 }
@@ -83,11 +83,11 @@ fn a_tokens_groups_can_not_select_reserved_or_callers_rows() {
 
 #[test]
 fn asks_anonymous_clients_for_credentials_and_refuses_others() {
-    let whole = table(CONFIG);
+    let authorization_table = table(CONFIG);
     let nobody = Principal::default();
-    assert!(authorize(&whole, &nobody, "/catalog/*").is_ok());
+    assert!(authorize(&authorization_table, &nobody, "/catalog/*").is_ok());
     for route in ["/query", "/closed", "/catalog"] {
-        assert_eq!(authorize(&whole, &nobody, route).err().unwrap(), "401", "{route}");
+        assert_eq!(authorize(&authorization_table, &nobody, route).err().unwrap(), "401", "{route}");
     }
     let narrow = table(&CONFIG.replace("['/**']", "[/query]"));
     assert_eq!(
@@ -102,8 +102,8 @@ fn asks_anonymous_clients_for_credentials_and_refuses_others() {
 #[test]
 fn requires_credentials_once_callers_are_configured() {
     let base = "services: { c: { url: 'http://c' } }\nroutes:\n  - { path: /a, proxy: c }\n  - { path: /b, proxy: c, auth: optional }\n";
-    let open = table(base);
-    assert!(authorize(&open, &Principal::default(), "/a").is_ok());
+    let authorization_table = table(base);
+    assert!(authorize(&authorization_table, &Principal::default(), "/a").is_ok());
     let closed = table(&format!("{base}callers: {{ shop: {{ certificate: shop }} }}"));
     assert_eq!(authorize(&closed, &Principal::default(), "/a").err().unwrap(), "401");
     assert!(authorize(&closed, &Principal::default(), "/b").is_ok());

@@ -191,10 +191,10 @@ fn two_origin_headers_are_foreign() {
 #[test]
 fn accepts_credentials_only_of_listed_origins() {
     let shop = "https://shop.example";
-    let listed = CorsConfig::with_origins([shop, "*", "null"]);
-    assert_eq!(allowed_origin(&listed, shop), (Some(shop.into()), true));
+    let config = CorsConfig::with_origins([shop, "*", "null"]);
+    assert_eq!(allowed_origin(&config, shop), (Some(shop.into()), true));
     for other in ["https://other.example", "null"] {
-        assert_eq!(allowed_origin(&listed, other), (Some("*".into()), false), "{other}");
+        assert_eq!(allowed_origin(&config, other), (Some("*".into()), false), "{other}");
     }
     let opaque = CorsConfig::with_origins([shop, "null"]);
     assert_eq!(allowed_origin(&opaque, "null"), (Some("null".into()), false));

@@ -70,10 +70,10 @@ fn encode_with(
     request: http::request::Builder,
     response: impl Into<HandlerResponse>,
 ) -> Response<StreamedServiceBody> {
-    let asked = encoding.accepted_encodings(&request.body(()).unwrap());
+    let encodings = encoding.accepted_encodings(&request.body(()).unwrap());
     let pool = pool();
     let account = || account(&pool, None);
-    poll_to_end(encoding.encode(asked, account, response.into(), &ClientInfo::for_tests()))
+    poll_to_end(encoding.encode(encodings, account, response.into(), &ClientInfo::for_tests()))
 }
 
 /// Polls a future that never waits but may yield.

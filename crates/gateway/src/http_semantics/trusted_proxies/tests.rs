@@ -287,8 +287,8 @@ proptest! {
         let chain = header_values(&request, "x-forwarded-for");
         prop_assert_eq!(chain.len(), 1);
         prop_assert_eq!(chain[0].split(", ").next(), Some(client.as_str()));
-        let again = proxies("x-forwarded-for").read_forwarded("10.0.0.3".parse().unwrap(), false, request.headers());
-        prop_assert_eq!(again.address().to_string(), client.clone());
+        let proxied_client = proxies("x-forwarded-for").read_forwarded("10.0.0.3".parse().unwrap(), false, request.headers());
+        prop_assert_eq!(proxied_client.address().to_string(), client.clone());
         let again = proxies("forwarded").read_forwarded("10.0.0.3".parse().unwrap(), false, request.headers());
         prop_assert_eq!(again.address().to_string(), client);
     }

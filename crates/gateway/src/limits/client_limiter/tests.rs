@@ -109,19 +109,22 @@ fn a_block_of_ipv6_networks_has_other_limits_as_well() {
     };
     let connected: Vec<_> =
         (0..16).map(|network| connect_in_block(&limiter, network, &limits).unwrap()).collect();
-    let handshakes: Vec<_> = connected[..10].iter().map(|one| one.start_handshake().unwrap()).collect();
+    let handshakes: Vec<_> = connected[..10].iter().map(|permit| permit.start_handshake().unwrap()).collect();
     assert_eq!(connected[10].start_handshake().unwrap_err(), LimitReached::HandshakesPerAddress);
     let bodies: Vec<_> = connected[..10].iter().map(ConnectionPermit::body_permit).collect();
     bodies.iter().for_each(|body| body.reserve_total(100).unwrap());
     assert_eq!(connected[10].body_permit().reserve_total(1).unwrap_err(), LimitReached::BodiesPerAddress);
-    let kept: Vec<_> = connected[..10].iter().map(|one| one.reserve_unsent(100).unwrap()).collect();
+    let permits: Vec<_> = connected[..10]
+        .iter()
+        .map(|connection_permit| connection_permit.reserve_unsent(100).unwrap())
+        .collect();
     assert_eq!(connected[10].reserve_unsent(1).unwrap_err(), LimitReached::UnsentPerAddress);
     let requests: Vec<_> = connected.iter().map(ConnectionPermit::start_request).collect();
     assert!(!connected[0].exceeds_request_limit());
     let one_more = connected[0].start_request();
     assert!(connected[1].exceeds_request_limit());
     drop(handshakes);
-    drop((bodies, kept, requests, one_more, connected));
+    drop((bodies, permits, requests, one_more, connected));
     assert_eq!(usage_counts(&limiter), [0; 7]);
 }
 
@@ -235,10 +238,10 @@ fn only_total_limits_apply_to_trusted_proxies() {
     assert_eq!(proxy().unwrap_err(), LimitReached::Connections);
     let requests: Vec<_> = (0..10).map(|_| connections[0].start_request()).collect();
     assert!(!connections[0].exceeds_request_limit());
-    let kept: Vec<_> =
+    let permits: Vec<_> =
         connections[..3].iter().map(|connection| connection.reserve_unsent(100).unwrap()).collect();
     assert_eq!(connections[3].reserve_unsent(1).unwrap_err(), LimitReached::Unsent);
-    drop((requests, kept, connections));
+    drop((requests, permits, connections));
     assert_eq!(usage_counts(&limiter), [0; 7]);
 }
 
@@ -280,10 +283,10 @@ fn limits_bytes_of_request_bodies_by_address_and_in_total() {
     drop((first, second, other));
     assert_eq!(usage_counts(&limiter)[3], 0);
     // A body that is the only one may be longer, since its handler limits it.
-    let only = two[0].body_permit();
-    (1..=10).for_each(|part| only.reserve_total(part * 100).unwrap());
+    let permit = two[0].body_permit();
+    (1..=10).for_each(|part| permit.reserve_total(part * 100).unwrap());
     assert_eq!(two[1].body_permit().reserve_total(1).unwrap_err(), LimitReached::BodiesPerAddress);
-    drop(only);
+    drop(permit);
     assert!(two[1].body_permit().reserve_total(1).is_ok());
 }
 
@@ -343,9 +346,9 @@ fn limits_bytes_of_services_responses_by_address_and_in_total() {
     assert!(second.try_hold(100).is_ok());
     drop((second, other));
     // A request that is the only one may have more, since its route limits it.
-    let only = of(CLIENT_ADDRESS);
-    assert!(only.try_hold(1_000).is_ok() && of(CLIENT_ADDRESS).try_hold(1).is_err());
-    drop(only);
+    let permit = of(CLIENT_ADDRESS);
+    assert!(permit.try_hold(1_000).is_ok() && of(CLIENT_ADDRESS).try_hold(1).is_err());
+    drop(permit);
     assert_eq!(usage_counts(&limiter), [0; 7]);
     assert!(limiter.networks().is_empty(), "networks without responses are forgotten");
     let counts: Vec<_> =
@@ -467,8 +470,8 @@ fn limits_bytes_of_answers_over_http2_by_address_and_in_total() {
     assert_eq!(limiter.unsent_bytes(), 1_900);
     // Longer answers have an account of their own.
     let connection = connect(&limiter, CLIENT_ADDRESS).unwrap();
-    let kept = connection.reserve_unsent(100).unwrap();
+    let permit = connection.reserve_unsent(100).unwrap();
     assert_eq!(limiter.unsent_bytes(), 2_000);
-    drop((free, first, second, kept, here, there, connection));
+    drop((free, first, second, permit, here, there, connection));
     assert_eq!(usage_counts(&limiter), [0; 7]);
 }

@@ -82,11 +82,11 @@ struct AdmissionRate {
 impl Default for AdmissionController {
     fn default() -> Self {
         let (shortest, zero) = (Duration::MAX, Duration::ZERO);
-        let standing = StandingQueue::new(INTERVAL);
-        standing.restart(zero);
+        let queue = StandingQueue::new(INTERVAL);
+        queue.restart(zero);
         Self {
             now: zero,
-            standing,
+            standing: queue,
             min_delay: shortest,
             window: zero,
             admitted: 0,
@@ -99,14 +99,15 @@ impl Default for AdmissionController {
 
 impl AdmissionController {
     /// Processes a measurement. Returns the requests a second to admit, or `None` to admit all.
-    pub(super) fn update(&mut self, seen: ProbeMeasurement, target: Duration) -> Option<f64> {
-        self.now += seen.elapsed;
-        self.min_delay = self.min_delay.min(seen.delay);
-        self.window += seen.elapsed;
-        self.admitted += seen.admitted;
-        self.quiet_time = if seen.refused > 0 { Duration::ZERO } else { self.quiet_time + seen.elapsed };
+    pub(super) fn update(&mut self, measurement: ProbeMeasurement, target: Duration) -> Option<f64> {
+        self.now += measurement.elapsed;
+        self.min_delay = self.min_delay.min(measurement.delay);
+        self.window += measurement.elapsed;
+        self.admitted += measurement.admitted;
+        self.quiet_time =
+            if measurement.refused > 0 { Duration::ZERO } else { self.quiet_time + measurement.elapsed };
         match &mut self.rate {
-            None if seen.delay <= target => self.begin_window(),
+            None if measurement.delay <= target => self.begin_window(),
             None if !self.standing.observe_long(self.now) => {}
             // No request could have caused the delay, as while thousands of connections open.
             None if self.admitted == 0 => self.begin_window(),
@@ -131,13 +132,13 @@ impl AdmissionController {
             }
             _ => {}
         }
-        let excess = relative_excess(seen.delay, target);
+        let excess = relative_excess(measurement.delay, target);
         if self.rate.is_none() || excess <= 0.0 {
             self.closed_time = Duration::ZERO;
         }
-        let is_closed = closes_admission(seen.delay, target) && self.closed_time < INTERVAL;
+        let is_closed = closes_admission(measurement.delay, target) && self.closed_time < INTERVAL;
         if is_closed && self.rate.is_some() {
-            self.closed_time += seen.elapsed;
+            self.closed_time += measurement.elapsed;
         }
         self.rate.map(|rate| if is_closed { 0.0 } else { rate.current })
     }

@@ -161,8 +161,8 @@ mod tests {
     async fn a_marker_that_waited_for_other_processes_does_not_hide_the_next_one() {
         let start = Instant::now();
         let mut queue = queue_with_markers(start, [(0, 0), (1_000, 0), (1_000, 0)]);
-        let waits = queue.measure_waits(reading_at(start, 1_500, 500));
-        assert_eq!(waits.map(|wait| wait.own_time(1).as_millis()), [0, 500]);
+        let timeses = queue.measure_waits(reading_at(start, 1_500, 500));
+        assert_eq!(timeses.map(|wait| wait.own_time(1).as_millis()), [0, 500]);
     }
 
     #[tokio::test]

@@ -47,11 +47,11 @@ impl RateSetter {
         &mut self,
         load: &MeasuredLoad,
         now: Instant,
-        waits: &[ProcessTimes],
+        timeses: &[ProcessTimes],
     ) -> RequestCounts {
         let threads = load.threads.load(Relaxed);
-        let waited = waits.iter().map(|wait| wait.wall).max().unwrap_or_default();
-        let delay = waits.iter().map(|wait| wait.own_time(threads)).max().unwrap_or_default();
+        let waited = timeses.iter().map(|wait| wait.wall).max().unwrap_or_default();
+        let delay = timeses.iter().map(|wait| wait.own_time(threads)).max().unwrap_or_default();
         load.last_wait.store(nanos(waited), Relaxed);
         load.last_own_wait.store(nanos(delay), Relaxed);
         let count = load.counts();
@@ -77,14 +77,14 @@ pub(super) async fn run_probe(weak: Weak<MeasuredLoad>) {
     loop {
         tokio::time::sleep(PROBE_INTERVAL).await;
         let Some(load) = weak.upgrade() else { return };
-        let begun = ClockReading::now();
-        load.begin_wait(begun.wall, begun.cpu);
+        let reading = ClockReading::now();
+        load.begin_wait(reading.wall, reading.cpu);
         tokio::task::yield_now().await;
         let now = ClockReading::now();
         load.probe_wait_start.store(0, Relaxed);
         let was = load.is_shedding();
         let [passed, waiting] = global_queue.measure_waits(now);
-        let new = setter.end_wait(&load, now.wall, &[now.since(begun), passed, waiting]);
+        let new = setter.end_wait(&load, now.wall, &[now.since(reading), passed, waiting]);
         let sheds = load.is_shedding();
         if was != sheds {
             tracing::warn!(shedding = sheds, "the gateway's load has changed");

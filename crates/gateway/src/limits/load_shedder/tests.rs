@@ -56,14 +56,14 @@ fn simulate_minute(per_second: f64, cost: f64, refusal: f64) -> SimulatedMinute 
         }
         while probe <= arrival {
             let now = free.max(probe);
-            let seen = ProbeMeasurement {
+            let measurement = ProbeMeasurement {
                 delay: Duration::from_secs_f64(now - probe),
                 elapsed: Duration::from_secs_f64(now - last),
                 admitted: minute.admitted as u64 - counted.0,
                 refused: minute.refused as u64 - counted.1,
             };
             (last, counted) = (now, (minute.admitted as u64, minute.refused as u64));
-            load.set_rate(law.update(seen, TARGET));
+            load.set_rate(law.update(measurement, TARGET));
             probe = now + 0.002;
         }
         let begins = free.max(arrival);
@@ -149,10 +149,10 @@ impl SharedProcessor {
                 wall: Duration::from_secs_f64(ran - from),
                 cpu: Duration::from_secs_f64(cpu - cpu_then),
             };
-            let (waited, between) = (elapsed(ready_at, before), elapsed(last, last_cpu));
+            let (waited, times) = (elapsed(ready_at, before), elapsed(last, last_cpu));
             let delay = if counts_own { waited.own_time(1) } else { waited.wall };
-            let seen = ProbeMeasurement { delay, elapsed: between.wall, admitted: taken, refused: 0 };
-            if law.update(seen, TARGET).is_some() {
+            let measurement = ProbeMeasurement { delay, elapsed: times.wall, admitted: taken, refused: 0 };
+            if law.update(measurement, TARGET).is_some() {
                 return true;
             }
             (last, last_cpu, taken) = (ran, cpu, 0);
@@ -249,14 +249,14 @@ fn refusals_by_other_limits_do_not_prolong_shedding() {
     let mut counted = shed.load.counts();
     let steps = (0..200).take_while(|_| {
         shed.try_acquire(now, || false).expect_err("the client or the handler has no room");
-        let taken = shed.try_acquire(now, || true).unwrap();
+        let guard = shed.try_acquire(now, || true).unwrap();
         shed.try_acquire(now, || true).expect_err("too many requests are in flight");
-        drop(taken);
+        drop(guard);
         shed.note_refused(Duration::ZERO);
         let count = shed.load.counts();
-        let seen = count.since(counted).measurement(Duration::ZERO, Duration::from_millis(10));
+        let measurement = count.since(counted).measurement(Duration::ZERO, Duration::from_millis(10));
         counted = count;
-        law.update(seen, TARGET).is_some()
+        law.update(measurement, TARGET).is_some()
     });
     assert_eq!(steps.count(), 99);
     assert_eq!(shed.refused(), 300);
@@ -305,9 +305,9 @@ fn limits_requests_in_flight_and_releases_permits() {
     let (first, _second) = (shed.try_acquire(now, || true).unwrap(), shed.try_acquire(now, || true).unwrap());
     assert_eq!(shed.try_acquire(now, || true).unwrap_err(), GatewayOverloaded);
     drop(first);
-    let again = LoadShedder::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, Some(&shed));
-    let _third = again.try_acquire(now, || true).unwrap();
-    assert!(again.try_acquire(now, || true).is_err(), "another config keeps the count of the previous one");
+    let shedder = LoadShedder::new(&ShedConfig { max_in_flight: 2, ..ShedConfig::default() }, Some(&shed));
+    let _third = shedder.try_acquire(now, || true).unwrap();
+    assert!(shedder.try_acquire(now, || true).is_err(), "another config keeps the count of the previous one");
     assert_eq!(shed.load.in_flight.load(Relaxed), 2);
 }
 
@@ -334,11 +334,11 @@ async fn does_not_probe_while_shedding_is_off() {
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
     assert!(shed.load.is_probe_asleep.load(Relaxed));
-    let again = LoadShedder::new(&config(true), Some(&shed));
-    drop(again.try_acquire(Instant::now(), || true).unwrap());
+    let shedder = LoadShedder::new(&config(true), Some(&shed));
+    drop(shedder.try_acquire(Instant::now(), || true).unwrap());
     tokio::time::sleep(Duration::from_millis(3)).await;
     assert!(!shed.load.is_probe_asleep.load(Relaxed), "another config starts the probe again");
-    drop((shed, again));
+    drop((shed, shedder));
     watch.await.unwrap();
 }
 

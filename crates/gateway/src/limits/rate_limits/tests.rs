@@ -95,10 +95,10 @@ fn a_block_has_sixteen_times_the_rates_of_a_network() {
     let at_once = RateLimit::new(&RateConfig { max_in_flight: Some(2), ..RateConfig::default() });
     let hold =
         |network| accounts.charge_request(&owner_in_block(3, network), &at_once, now).map(|(held, _)| held);
-    let held: Vec<_> = (0..100).filter_map(|network| hold(network).ok()).collect();
-    assert_eq!(held.len(), 32);
+    let permits: Vec<_> = (0..100).filter_map(|network| hold(network).ok()).collect();
+    assert_eq!(permits.len(), 32);
     assert_eq!(hold(200).unwrap_err(), RateLimitExceeded::InFlight(32));
-    drop(held);
+    drop(permits);
     assert!(hold(200).is_ok(), "both permits are released");
 }
 

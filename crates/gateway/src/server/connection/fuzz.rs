@@ -128,9 +128,9 @@ fn assert_protocol_rules(sent: &[u8], script: &ClientScript) {
 
 #[test]
 fn follows_the_protocol_for_any_frames() {
-    let served = InMemoryGateway::new();
+    let gateway = InMemoryGateway::new();
     ::fuzz::run("http2_frames", &[], |bytes| {
         let script = generate::script(&mut ByteChoices::new(bytes), PATHS);
-        assert_protocol_rules(&served.run_script(&script), &script);
+        assert_protocol_rules(&gateway.run_script(&script), &script);
     });
 }

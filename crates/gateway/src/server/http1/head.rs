@@ -138,9 +138,9 @@ fn parse_head(text: &Bytes) -> Result<RequestHead, RequestRefusal> {
     *request.headers_mut() =
         parse_fields(text, parsed.headers).ok_or_else(|| malformed("one of its headers is invalid"))?;
     let (head, ()) = request.into_parts();
-    let asked = RequestFraming::from_head(&head, has_bare_line_feed(text))
+    let framing = RequestFraming::from_head(&head, has_bare_line_feed(text))
         .ok_or_else(|| malformed(&format!("its `Connection` has more than {MAX_MEMBERS} options")))?;
-    Ok(RequestHead { request: head, request_framing: asked, length: text.len() })
+    Ok(RequestHead { request: head, request_framing: framing, length: text.len() })
 }
 
 /// Returns the framing of the body, or `None` if it is ambiguous.

@@ -26,18 +26,18 @@ pub(in crate::server) fn may_have_content(status: StatusCode) -> bool {
 pub(super) fn response_framing(
     head: &response::Parts,
     body: &impl Body,
-    asked: &RequestFraming,
+    framing: &RequestFraming,
 ) -> BodyFraming {
     let known = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     let said = || content_length(&head.headers).ok().flatten();
     let length = match head.status {
         status if !may_have_content(status) => Some(0),
-        status if has_body(status, asked.is_head) => known.or_else(said),
+        status if has_body(status, framing.is_head) => known.or_else(said),
         _ => said().or(known),
     };
     match length {
         Some(length) => BodyFraming::Length(length),
-        None if asked.version == Version::HTTP_10 => BodyFraming::UntilClose,
+        None if framing.version == Version::HTTP_10 => BodyFraming::UntilClose,
         None => BodyFraming::Chunked,
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn response_framing(
 pub(super) fn encode_head(
     head: &response::Parts,
     framing: BodyFraming,
-    asked: &RequestFraming,
+    request_framing: &RequestFraming,
     stays: bool,
     before: &[u8],
 ) -> Vec<u8> {
@@ -68,8 +68,8 @@ pub(super) fn encode_head(
     if !has_date && !is_switch {
         put_date(&mut text);
     }
-    put_framing(&mut text, head, framing, asked);
-    match (stays, asked.version) {
+    put_framing(&mut text, head, framing, request_framing);
+    match (stays, request_framing.version) {
         _ if is_switch => {}
         (false, _) => text.extend_from_slice(b"connection: close\r\n"),
         (true, Version::HTTP_10) => text.extend_from_slice(b"connection: keep-alive\r\n"),
@@ -79,8 +79,13 @@ pub(super) fn encode_head(
     text
 }
 
-fn put_framing(text: &mut Vec<u8>, head: &response::Parts, framing: BodyFraming, asked: &RequestFraming) {
-    let has_body = has_body(head.status, asked.is_head);
+fn put_framing(
+    text: &mut Vec<u8>,
+    head: &response::Parts,
+    framing: BodyFraming,
+    request_framing: &RequestFraming,
+) {
+    let has_body = has_body(head.status, request_framing.is_head);
     match framing {
         // Without a length, clients would wait for a body (RFC 9112, 6.3).
         _ if head.status == StatusCode::RESET_CONTENT => text.extend_from_slice(b"content-length: 0\r\n"),

@@ -281,10 +281,10 @@ proptest! {
         cuts.extend([0, text.len()]);
         cuts.sort_unstable();
         let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &text.as_bytes()[cut[0]..cut[1]]).collect();
-        let (cut, whole) = block_on(async { (run_connection(&pieces).await, run_connection(&[text.as_bytes()]).await) });
-        prop_assert_eq!(&cut.requests, &whole.requests);
-        prop_assert_eq!(whole.requests.len(), if broken { 4 } else { 5 });
-        prop_assert_eq!(whole.requests[3].1, broken);
+        let (cut, transcript) = block_on(async { (run_connection(&pieces).await, run_connection(&[text.as_bytes()]).await) });
+        prop_assert_eq!(&cut.requests, &transcript.requests);
+        prop_assert_eq!(transcript.requests.len(), if broken { 4 } else { 5 });
+        prop_assert_eq!(transcript.requests[3].1, broken);
     }
 }
 
@@ -713,9 +713,9 @@ mod fuzz {
         ];
         ::fuzz::run("client_http1", words, |text: &[u8]| {
             let pieces: Vec<&[u8]> = text.chunks(1).collect();
-            let (whole, pieces) =
+            let (transcript, pieces) =
                 block_on(async { (run_connection(&[text]).await, run_connection(&pieces).await) });
-            assert_eq!(whole.requests, pieces.requests);
+            assert_eq!(transcript.requests, pieces.requests);
         });
     }
 }

@@ -140,13 +140,13 @@ impl<S> SharedConnection<S> {
     /// Whether the number of unread bytes is below the limit, for the body or for the bytes after it. Before
     /// the end of the body, the task is woken once it is read or dropped: until then, only its reader may be
     /// woken by the socket.
-    pub(super) fn may_read_ahead(&self, most: ReadAheadLimits, context: &Context<'_>) -> bool {
+    pub(super) fn may_read_ahead(&self, limits: ReadAheadLimits, context: &Context<'_>) -> bool {
         let mut wire = self.lock();
         let is_body = wire.decoder != BodyDecoder::Done;
         if is_body {
             wire.watcher.get_or_insert_with(|| context.waker().clone()).clone_from(context.waker());
         }
-        wire.input.bytes().len() < if is_body { most.body_limit } else { most.pipelined_limit }
+        wire.input.bytes().len() < if is_body { limits.body_limit } else { limits.pipelined_limit }
     }
 
     /// Returns the unwritten rest of `100 Continue`. If none of it was written, it is no longer needed.
@@ -176,11 +176,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SharedConnection<S> {
         let mut guard = self.lock();
         let wire = &mut *guard;
         loop {
-            if let Some(found) = head::read_head(&mut wire.input, &mut wire.empty_lines) {
+            if let Some(request_head) = head::read_head(&mut wire.input, &mut wire.empty_lines) {
                 // The body of the earlier request ends here, if it still exists.
                 wire.request_number += 1;
                 wire.empty_lines = 0;
-                return Poll::Ready(Ok(Some(found)));
+                return Poll::Ready(Ok(Some(request_head)));
             }
             let more = ready!(wire.poll_more(context))?;
             wire.reader.take().into_iter().for_each(Waker::wake);

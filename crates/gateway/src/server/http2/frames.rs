@@ -235,8 +235,8 @@ mod tests {
     fn finds_the_streams_and_positions_of_data() {
         let frames = [(DATA, 1, 1), (DATA, 3, 0), (HEADERS, 5, 9), (DATA, 3 | (1 << 31), 16), (DATA, 1, 9)];
         let frames = frames.map(|(kind, stream, length)| frame(kind, 0, stream, &vec![0; length])).concat();
-        let found = [(1, 9), (3, 46), (1, 71)].map(|(stream, position)| DataFrame { stream, position });
-        assert_eq!(scanner().scan(&frames, u64::MAX).data_frames, found);
+        let data_frames = [(1, 9), (3, 46), (1, 71)].map(|(stream, position)| DataFrame { stream, position });
+        assert_eq!(scanner().scan(&frames, u64::MAX).data_frames, data_frames);
     }
 
     #[test]
@@ -274,8 +274,8 @@ mod tests {
             bytes in prop::collection::vec(prop_oneof![Just(0_u8), Just(4_u8), any::<u8>()], 0..2_000),
             room in 1_u64..5_000,
         ) {
-            let whole = FrameScanner::default().scan(&bytes, u64::MAX);
-            prop_assert_eq!(whole.bytes, bytes.len());
+            let frames = FrameScanner::default().scan(&bytes, u64::MAX);
+            prop_assert_eq!(frames.bytes, bytes.len());
             let (mut scanner, mut rest, mut sum) = (FrameScanner::default(), &bytes[..], ScannedFrames::default());
             while !rest.is_empty() {
                 let scanned = scanner.scan(&rest[..rest.len().min(7)], room);
@@ -287,7 +287,7 @@ mod tests {
                 sum.retained_bytes = scanned.retained_bytes;
                 sum.data_frames.extend(scanned.data_frames);
             }
-            prop_assert_eq!(sum, whole);
+            prop_assert_eq!(sum, frames);
         }
 
         #[test]
@@ -300,14 +300,14 @@ mod tests {
                 frame(*kind, *flags, (*stream).into(), payload)
             });
             let bytes: Vec<u8> = frames.collect();
-            let whole = scanner().scan(&bytes, u64::MAX);
+            let scanned_frames = scanner().scan(&bytes, u64::MAX);
             let (mut scanner, mut rest, mut retained) = (scanner(), &bytes[..], 0);
             while !rest.is_empty() {
                 let scanned = scanner.scan(&rest[..rest.len().min(cut)], room);
                 rest = &rest[scanned.bytes..];
                 retained = scanned.retained_bytes;
             }
-            prop_assert_eq!(retained, whole.retained_bytes);
+            prop_assert_eq!(retained, scanned_frames.retained_bytes);
         }
     }
 

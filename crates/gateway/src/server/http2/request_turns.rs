@@ -84,9 +84,9 @@ impl RequestTurns {
     /// runtime polls a new task in any case; a request that has to wait does nothing then.
     pub(super) fn take_turns<F: Future>(&self, future: F) -> TakingTurns<F> {
         let number = self.lock_queue().add();
-        let place = Arc::new(TurnEntry { turns: self.clone(), number });
-        let waker = Waker::from(Arc::clone(&place));
-        TakingTurns { place, waker, future }
+        let turn_entry = Arc::new(TurnEntry { turns: self.clone(), number });
+        let waker = Waker::from(Arc::clone(&turn_entry));
+        TakingTurns { place: turn_entry, waker, future }
     }
 
     fn lock_queue(&self) -> MutexGuard<'_, TurnQueue> {
@@ -295,19 +295,19 @@ mod tests {
             (line.active, line.waiting.len())
         };
         let never = || turns.take_turns(std::future::pending::<()>());
-        let mut waits: Vec<_> = (0..2 * *MAX_ACTIVE + 2).map(|_| Box::pin(never())).collect();
+        let mut turnses: Vec<_> = (0..2 * *MAX_ACTIVE + 2).map(|_| Box::pin(never())).collect();
         let mut context = Context::from_waker(Waker::noop());
         // Each request gets its first turn, the waiting ones when they are polled again.
-        for _ in 0..waits.len() {
-            waits.iter_mut().for_each(|wait| assert!(wait.as_mut().poll(&mut context).is_pending()));
+        for _ in 0..turnses.len() {
+            turnses.iter_mut().for_each(|wait| assert!(wait.as_mut().poll(&mut context).is_pending()));
         }
         assert_eq!(counts(), (0, 0));
-        waits.iter().for_each(|wait| wait.waker.wake_by_ref());
+        turnses.iter().for_each(|wait| wait.waker.wake_by_ref());
         assert_eq!(counts(), (*MAX_ACTIVE, *MAX_ACTIVE + 2));
-        waits.drain(..1);
-        waits.pop();
+        turnses.drain(..1);
+        turnses.pop();
         assert_eq!(counts(), (*MAX_ACTIVE, *MAX_ACTIVE));
-        waits.clear();
+        turnses.clear();
         assert_eq!(counts(), (0, 0));
         turns.take_turns(async {}).await;
         assert_eq!(counts(), (0, 0));

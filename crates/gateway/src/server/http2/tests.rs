@@ -113,8 +113,8 @@ async fn poll_once(frames: &[u8]) -> (usize, Vec<(u8, u32, Vec<u8>)>) {
     let is_pending = poll_fn(|context| Poll::Ready(serving.as_mut().poll(context).is_pending())).await;
     assert!(is_pending);
     let written = stream.written.lock().unwrap().clone();
-    let (mut written, mut sent) = (RawFrameConnection::from_stream(&written[..]), Vec::new());
-    while let Some(frame) = written.next_frame().await {
+    let (mut connection, mut sent) = (RawFrameConnection::from_stream(&written[..]), Vec::new());
+    while let Some(frame) = connection.next_frame().await {
         sent.push(frame);
     }
     let unread = stream.unread_bytes.lock().unwrap().len();

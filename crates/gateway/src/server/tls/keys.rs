@@ -43,7 +43,7 @@ impl CertificateStore {
         for (index, config) in config.iter().enumerate() {
             match load_one(config, provider) {
                 Ok((key, certificate)) => keys.add(key, &certificate),
-                Err(found) => problems.push(found.below(&format!("/certificates/{index}"))),
+                Err(diagnostic) => problems.push(diagnostic.below(&format!("/certificates/{index}"))),
             }
         }
         if problems.is_empty() { Ok(keys) } else { Err(problems) }

@@ -364,8 +364,9 @@ fn detects_a_swapped_symbolic_link() {
         fs::write(folder.join("tls.key"), key).unwrap();
     }
     std::os::unix::fs::symlink(&first, &data).unwrap();
-    let one = CertificateConfig { cert: "..data/tls.crt".into(), key: "..data/tls.key".into() };
-    let config = TlsConfig { certificates: vec![one], client: None };
+    let certificate_config =
+        CertificateConfig { cert: "..data/tls.crt".into(), key: "..data/tls.key".into() };
+    let config = TlsConfig { certificates: vec![certificate_config], client: None };
     let tls = ListenerTls::new(&config, files.path()).unwrap_or_else(|problems| panic!("{problems:?}"));
     assert!(presented_hosts(&tls, &files, "old.example").is_ok());
     std::os::unix::fs::symlink(&second, files.path().join("..new")).unwrap();

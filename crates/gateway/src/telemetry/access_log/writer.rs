@@ -45,9 +45,10 @@ impl LogWriter {
     /// Creates a log that writes to `sink`.
     pub(crate) fn new(sink: Box<dyn Write + Send>) -> std::io::Result<Self> {
         let shared = Arc::<LogWriterShared>::default();
-        let theirs = Arc::clone(&shared);
-        let thread =
-            std::thread::Builder::new().name("access-log".to_owned()).spawn(move || theirs.run(sink))?;
+        let writer_shared = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(move || writer_shared.run(sink))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 

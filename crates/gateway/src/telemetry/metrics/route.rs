@@ -66,12 +66,13 @@ impl RouteMetrics {
     }
 
     /// Counts a request that has completed.
-    pub(crate) fn end_request(&self, ended: &CountedRequest<'_>) {
-        self.completed[method_index(ended.method)][status_class_index(ended.status)].fetch_add(1, Relaxed);
-        self.duration.observe(ended.duration);
-        add_nonzero(&self.bytes_received, ended.bytes_received);
-        add_nonzero(&self.bytes_sent, ended.bytes_sent);
-        if let Some(cpu) = ended.cpu {
+    pub(crate) fn end_request(&self, request: &CountedRequest<'_>) {
+        self.completed[method_index(request.method)][status_class_index(request.status)]
+            .fetch_add(1, Relaxed);
+        self.duration.observe(request.duration);
+        add_nonzero(&self.bytes_received, request.bytes_received);
+        add_nonzero(&self.bytes_sent, request.bytes_sent);
+        if let Some(cpu) = request.cpu {
             self.programs.fetch_add(1, Relaxed);
             add_nonzero(&self.cpu_nanos, u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX));
         }

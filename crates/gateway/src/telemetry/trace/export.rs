@@ -78,9 +78,9 @@ impl SpanExporter {
     pub(super) fn start(collector: CollectorTarget, tally: Arc<SpanCounts>) -> Self {
         let queue = Arc::new(SpanQueue { tally, ..SpanQueue::default() });
         let (alive, task_ended) = watch::channel(());
-        let theirs = Arc::clone(&queue);
+        let span_queue = Arc::clone(&queue);
         tokio::spawn(watch_polls(PollSite::Upstream, async move {
-            theirs.run(&collector).await;
+            span_queue.run(&collector).await;
             drop(alive);
         }));
         Self { queue, task_ended }

@@ -59,8 +59,8 @@ impl FinishedRequest<'_> {
         phases.extend(
             self.response_started_at.map(|answered| TracePhase { name: "response", span: (answered, end) }),
         );
-        let (made, since) = self.upstream_calls;
-        let mut spans = Vec::with_capacity(1 + phases.len() + made.len().min(MAX_CALLS));
+        let (records, since) = self.upstream_calls;
+        let mut spans = Vec::with_capacity(1 + phases.len() + records.len().min(MAX_CALLS));
         spans.push(self.request_span());
         for (index, phase) in phases.iter().enumerate() {
             // Calls are numbered from 0, so phases are numbered downwards from the maximum.
@@ -73,7 +73,7 @@ impl FinishedRequest<'_> {
                 (self.unix_nanos(from), self.unix_nanos(to)),
             ));
         }
-        for (number, call) in made.iter().enumerate().take(MAX_CALLS) {
+        for (number, call) in records.iter().enumerate().take(MAX_CALLS) {
             spans.push(self.call_span(number, call, since));
             spans.extend(self.attempt_spans(number, call, since));
         }

@@ -37,23 +37,23 @@ fn trace_decision(
     headers: &HeaderMap,
     is_trusted: bool,
 ) -> (Option<SpanContext>, bool) {
-    let begun = start_trace(tracer, headers, is_trusted);
+    let trace = start_trace(tracer, headers, is_trusted);
     let mut told = HeaderMap::new();
-    begun.trace.inject_headers(&mut told, 0);
-    (SpanContext::from_headers(&told), begun.trace.is_recorded())
+    trace.trace.inject_headers(&mut told, 0);
+    (SpanContext::from_headers(&told), trace.trace.is_recorded())
 }
 
 #[tokio::test]
 async fn untrusted_clients_do_not_decide_about_sampling() {
     let (never, always) = (tracer(0.0), tracer(1.0));
     for wish in [true, false] {
-        let (told, is_recorded) = trace_decision(never.as_ref(), &traceparent(wish), false);
+        let (context, is_recorded) = trace_decision(never.as_ref(), &traceparent(wish), false);
         assert_eq!(
-            (told, is_recorded),
+            (context, is_recorded),
             (Some(SpanContext { trace_id: 7, span_id: 8, sampled: false }), false)
         );
-        let (told, is_recorded) = trace_decision(always.as_ref(), &traceparent(wish), false);
-        let told = told.expect("a context");
+        let (span_context, is_recorded) = trace_decision(always.as_ref(), &traceparent(wish), false);
+        let told = span_context.expect("a context");
         assert_eq!((told.trace_id, told.sampled, is_recorded), (7, true, true));
         assert_ne!(told.span_id, 8, "the call is a span of its own");
     }
@@ -96,11 +96,11 @@ fn request_spans(path: &str, called: &str) -> Vec<OtlpSpan> {
     drop(trace.start_phase("run"));
     let began = Instant::now();
     let again = [Duration::from_micros(1200), Duration::from_micros(1500)];
-    let made = [
+    let records = [
         upstream_call("/a?secret=hush", UpstreamCallOutcome::Status(200), &[]),
         upstream_call(called, UpstreamCallOutcome::NoAnswer, &again),
     ];
-    let finished = FinishedRequest {
+    let request = FinishedRequest {
         trace: &trace,
         context: ours,
         parent: Some(8),
@@ -114,9 +114,9 @@ fn request_spans(path: &str, called: &str) -> Vec<OtlpSpan> {
         route: Some(("/query", "query")),
         status: Some(StatusCode::BAD_GATEWAY),
         code: Some("upstream-broken"),
-        upstream_calls: (&made, began),
+        upstream_calls: (&records, began),
     };
-    finished.spans()
+    request.spans()
 }
 
 fn attribute(span: &OtlpSpan, key: &str) -> Option<String> {
@@ -194,12 +194,12 @@ fn a_retried_call_has_a_span_for_each_attempt() {
 async fn an_unreachable_collector_only_costs_spans_which_are_counted() {
     let tally = Arc::<SpanCounts>::default();
     let tracer = RequestTracer::new(&config(1.0), Arc::clone(&tally)).unwrap();
-    let one = default_spans();
-    let rounds = (1 << 15) / one.len();
+    let spans = default_spans();
+    let rounds = (1 << 15) / spans.len();
     // Nothing takes them meanwhile: the queue fills, and the excess is dropped at once.
-    (0..rounds).for_each(|_| tracer.exporter.push(one.clone()));
+    (0..rounds).for_each(|_| tracer.exporter.push(spans.clone()));
     let dropped = tally.dropped.load(Relaxed);
-    assert_eq!(dropped, (rounds * one.len() - (1 << 14)) as u64);
+    assert_eq!(dropped, (rounds * spans.len() - (1 << 14)) as u64);
     drop(tracer);
     while tally.failed.load(Relaxed) < 1 << 14 {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -213,12 +213,12 @@ fn validates_the_config() {
     assert!(right.mistakes().is_empty());
     for otlp in ["collector:4318", "ftp://collector", "http://me:secret@collector", "http://", "http://c?x=1"]
     {
-        let wrong = TracesConfig { otlp: otlp.into(), ..right.clone() };
-        assert_eq!(wrong.mistakes().len(), 1, "{otlp}");
+        let traces_config = TracesConfig { otlp: otlp.into(), ..right.clone() };
+        assert_eq!(traces_config.mistakes().len(), 1, "{otlp}");
     }
     let headers = [("bad name".to_owned(), "x".to_owned()), ("good".to_owned(), "bad\n".to_owned())];
     let wrong = TracesConfig { sample: 1.5, headers: headers.into(), ..right };
-    let fields: Vec<_> = wrong.mistakes().into_iter().map(|wrong| wrong.field).collect();
+    let fields: Vec<_> = wrong.mistakes().into_iter().map(|error| error.field).collect();
     assert_eq!(fields, ["/sample", "/headers/bad name", "/headers/good"]);
 }
 

@@ -44,11 +44,11 @@ fn module_calling(host: &str) -> String {
 
 #[tokio::test]
 async fn filters_can_call_hosts_that_their_config_allows() {
-    let elsewhere = GatewayFixture::new(
+    let fixture = GatewayFixture::new(
         "services: { echo: { url: 'http://UPSTREAM' } }\nroutes: [{ path: /a, proxy: echo }]\n",
     )
     .await;
-    let host = elsewhere.address;
+    let host = fixture.address;
     let modules = ModuleFolder::new(&[("calls", &module_calling(&host.to_string()))]);
     for (hosts, expected) in [
         (format!(", hosts: ['{host}']"), (200, "one")),
@@ -58,11 +58,11 @@ async fn filters_can_call_hosts_that_their_config_allows() {
         (", hosts: ['*.example.org', '10.0.0.0/8']".to_owned(), (503, "")),
         (String::new(), (503, "")),
     ] {
-        let rig = GatewayFixture::new(&config_without_service(&modules, &hosts)).await;
-        let answer = rig.send_request(get("/echo/a")).await;
+        let gateway_fixture = GatewayFixture::new(&config_without_service(&modules, &hosts)).await;
+        let answer = gateway_fixture.send_request(get("/echo/a")).await;
         assert_eq!((answer.status().as_u16(), answer.header("seen-user")), expected, "{hosts}");
     }
-    assert_eq!(elsewhere.end().await.log.lines().count(), 2, "no other call got there");
+    assert_eq!(fixture.end().await.log.lines().count(), 2, "no other call got there");
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn reports_invalid_host_patterns() {
 #[tokio::test]
 async fn cancels_calls_when_the_client_disconnects() {
     let modules = ModuleFolder::new(&[("waits", &waiting_module("/wait"))]);
-    let rig = GatewayFixture::new(&modules.proxy_config(&[("waits", "")])).await;
+    let fixture = GatewayFixture::new(&modules.proxy_config(&[("waits", "")])).await;
     let body = "a".repeat(1000);
     for (number, head) in [
         "GET /echo/a HTTP/1.1\r\nhost: a\r\n\r\n".to_owned(),
@@ -90,53 +90,53 @@ async fn cancels_calls_when_the_client_disconnects() {
     .iter()
     .enumerate()
     {
-        let mut stream = rig.connect().await;
+        let mut stream = fixture.connect().await;
         stream.write_all(head.as_bytes()).await.unwrap();
-        rig.upstream.wait_until_arrived().await;
-        assert_eq!(rig.module_counter(), number as u64);
+        fixture.upstream.wait_until_arrived().await;
+        assert_eq!(fixture.module_counter(), number as u64);
         drop(stream);
-        rig.upstream.wait_until_ended().await;
-        wait_until(|| rig.module_counter() == number as u64 + 1).await;
+        fixture.upstream.wait_until_ended().await;
+        wait_until(|| fixture.module_counter() == number as u64 + 1).await;
     }
-    let stats = rig.stats("waits");
+    let stats = fixture.stats("waits");
     // None of the calls completed, since the filter would have sent a response then.
     assert_eq!((stats.traps, stats.calls, stats.local_responses), (0, 3, 0), "{stats:?}");
     // The next request has a call of its own.
-    let next = tokio::spawn(rig.send_detached(get("/echo/a")));
-    rig.upstream.wait_until_arrived().await;
-    rig.upstream.release();
+    let next = tokio::spawn(fixture.send_detached(get("/echo/a")));
+    fixture.upstream.wait_until_arrived().await;
+    fixture.upstream.release();
     assert_eq!(next.await.unwrap().header("seen-user"), "one");
 }
 
 #[tokio::test]
 async fn cancels_calls_when_the_client_resets_the_stream() {
     let modules = ModuleFolder::new(&[("waits", &waiting_module("/wait"))]);
-    let rig = GatewayFixture::new(&modules.proxy_config(&[("waits", "")])).await;
+    let fixture = GatewayFixture::new(&modules.proxy_config(&[("waits", "")])).await;
     for request in [get("/echo/a"), post("/echo/a", "body")] {
-        let before = rig.module_counter();
-        let mut asking = Box::pin(rig.send_http2(request));
+        let before = fixture.module_counter();
+        let mut asking = Box::pin(fixture.send_http2(request));
         tokio::select! {
             _ = &mut asking => panic!("an answer"),
-            () = rig.upstream.wait_until_arrived() => {}
+            () = fixture.upstream.wait_until_arrived() => {}
         }
         drop(asking);
-        rig.upstream.wait_until_ended().await;
-        wait_until(|| rig.module_counter() == before + 1).await;
+        fixture.upstream.wait_until_ended().await;
+        wait_until(|| fixture.module_counter() == before + 1).await;
     }
-    assert_eq!(rig.stats("waits").traps, 0);
+    assert_eq!(fixture.stats("waits").traps, 0);
 }
 
 #[tokio::test]
 async fn sends_100_continue_only_after_the_filter_has_passed_the_head() {
     let modules = ModuleFolder::new(&[("waits", &waiting_module("/wait"))]);
-    let rig = GatewayFixture::new(&modules.proxy_config(&[("waits", "")])).await;
-    let mut stream = rig.connect().await;
+    let fixture = GatewayFixture::new(&modules.proxy_config(&[("waits", "")])).await;
+    let mut stream = fixture.connect().await;
     let head = "POST /echo/a HTTP/1.1\r\nhost: a\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    rig.upstream.wait_until_arrived().await;
+    fixture.upstream.wait_until_arrived().await;
     let mut buffer = [0; 512];
     assert!(stream.try_read(&mut buffer).is_err(), "nothing is sent while the filter waits");
-    rig.upstream.release();
+    fixture.upstream.release();
     let read = stream.read(&mut buffer).await.unwrap();
     assert_eq!(String::from_utf8_lossy(&buffer[..read]), "HTTP/1.1 100 Continue\r\n\r\n");
     stream.write_all(b"body").await.unwrap();
@@ -150,7 +150,7 @@ async fn calls_of_programs_have_the_headers_that_filters_set() {
     let modules = ModuleFolder::new(&[("waits", &waiting_module("/a"))]);
     let text = modules.config(&[("waits", "")]);
     let text = text.replace("url: 'http://UPSTREAM'", "url: 'http://UPSTREAM', forward: [x-user]");
-    let rig = GatewayFixture::new(&text).await;
+    let fixture = GatewayFixture::new(&text).await;
     let mut request = post(
         "/query",
         "export default async ({}, { echo }) => {
@@ -158,6 +158,6 @@ async fn calls_of_programs_have_the_headers_that_filters_set() {
     );
     request.headers_mut().insert("content-type", "text/javascript".parse().unwrap());
     request.headers_mut().insert("x-user", "admin".parse().unwrap());
-    let answer = rig.send_request(request).await;
+    let answer = fixture.send_request(request).await;
     assert_eq!(answer.text(), "one", "not the client's value");
 }

@@ -33,8 +33,8 @@ const PASSES_EVERYTHING: &str = r#"
     (func (export "proxy_on_response_trailers") (param i32 i32) (result i32) (i32.const 0))"#;
 
 /// Sends two requests on one connection, the second of which ends it. Returns all that was received.
-async fn send_two(rig: &GatewayFixture, first: &str) -> String {
-    let mut stream = rig.connect().await;
+async fn send_two(fixture: &GatewayFixture, first: &str) -> String {
+    let mut stream = fixture.connect().await;
     let second = "GET /free HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     stream.write_all(format!("{first}{second}").as_bytes()).await.unwrap();
     let mut answers = String::new();
@@ -63,15 +63,15 @@ async fn responses_that_may_have_no_body_have_none_with_any_filter() {
         (PASSES_EVERYTHING.to_owned(), "HEAD"),
         (SETS_WRONG_LENGTH.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2"), "HEAD"),
     ] {
-        let rig = build_fixture(&ModuleFolder::new(&[("m", &code)])).await;
-        let answers = send_two(&rig, &format!("{method} /echo/a HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+        let fixture = build_fixture(&ModuleFolder::new(&[("m", &code)])).await;
+        let answers = send_two(&fixture, &format!("{method} /echo/a HTTP/1.1\r\nhost: a\r\n\r\n")).await;
         let (first, rest) = answers.split_once("\r\n\r\n").unwrap();
         assert!(rest.starts_with("HTTP/1.1 200 OK\r\n"), "{code}: {first}: {rest}");
         assert_eq!(answers.matches("HTTP/1.1 ").count(), 2, "{answers}");
         let request =
             http::Request::builder().method(method).uri("/echo/a").body(services::body::empty()).unwrap();
-        assert_eq!(rig.send_http2(request).await.text(), "", "{code}");
-        assert_eq!(rig.stats("m").traps, 0, "{code}");
+        assert_eq!(fixture.send_http2(request).await.text(), "", "{code}");
+        assert_eq!(fixture.stats("m").traps, 0, "{code}");
     }
 }
 
@@ -98,8 +98,8 @@ async fn refuses_interim_statuses_from_filters() {
 async fn ignores_content_length_set_by_filters() {
     for path in ["/echo/a", "/echo/pieces"] {
         let code = SETS_WRONG_LENGTH.replace("CALLBACK", "proxy_on_response_headers").replace("MAP", "2");
-        let rig = build_fixture(&ModuleFolder::new(&[("m", &code)])).await;
-        let answers = send_two(&rig, &format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+        let gateway_fixture = build_fixture(&ModuleFolder::new(&[("m", &code)])).await;
+        let answers = send_two(&gateway_fixture, &format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).await;
         // The actual length is sent if it is known; otherwise the connection ends with the invalid message.
         let whole = answers.contains(r#""method":"GET""#) && answers.matches("HTTP/1.1 200 OK").count() == 2;
         let broken = answers.matches("HTTP/1.1 ").count() == 1;
@@ -138,8 +138,8 @@ async fn filters_see_the_response_of_an_upgrade() {
     });
     let modules = ModuleFolder::new(&[("m", PASSES_EVERYTHING)]);
     let text = modules.proxy_config(&[("m", "")]).replace("http://UPSTREAM", &format!("http://{address}"));
-    let rig = GatewayFixture::new(&text).await;
-    let mut stream = rig.connect().await;
+    let fixture = GatewayFixture::new(&text).await;
+    let mut stream = fixture.connect().await;
     stream
         .write_all(b"GET /echo/talk HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
         .await

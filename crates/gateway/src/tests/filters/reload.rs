@@ -30,9 +30,9 @@ fn two_filters(config: &str) -> [(&'static str, String); 2] {
     ["", ", name: second"].map(|name| ("says", format!(", config: {config}, limits: {{ cpu: 1s }}{name}")))
 }
 
-fn reload_config(rig: &GatewayFixture, modules: &ModuleFolder, config: &str) {
+fn reload_config(fixture: &GatewayFixture, modules: &ModuleFolder, config: &str) {
     let filters = two_filters(config);
-    rig.reload_filters(modules, &filters.each_ref().map(|(module, more)| (*module, more.as_str())));
+    fixture.reload_filters(modules, &filters.each_ref().map(|(module, more)| (*module, more.as_str())));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -40,24 +40,25 @@ async fn a_reload_during_a_paused_body_drops_and_mixes_nothing() {
     let code = format!("{}{SAYS}", counter_module());
     let modules = ModuleFolder::new(&[("says", &code)]);
     let one = two_filters("one");
-    let rig = Arc::new(
+    let fixture = Arc::new(
         GatewayFixture::new(
             &modules.proxy_config(&one.each_ref().map(|(module, more)| (*module, more.as_str()))),
         )
         .await,
     );
-    let mut paused = rig.connect().await;
+    let mut paused = fixture.connect().await;
     let head =
         "POST /echo/paused HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
     paused.write_all(format!("{head}4\r\nhalf\r\n").as_bytes()).await.unwrap();
-    wait_until(|| rig.module_counter() > 0).await;
+    wait_until(|| fixture.module_counter() > 0).await;
     let (over, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let load = (0..6).map(|_| {
-        let (rig, over, answered) = (Arc::clone(&rig), Arc::clone(&over), Arc::clone(&answered));
+        let (gateway_fixture, over, answered) =
+            (Arc::clone(&fixture), Arc::clone(&over), Arc::clone(&answered));
         tokio::spawn(async move {
             let mut said = Vec::new();
             while !over.load(Relaxed) {
-                let answer = rig.send_request(post("/echo/a", "whole")).await;
+                let answer = gateway_fixture.send_request(post("/echo/a", "whole")).await;
                 assert_eq!(answer.status(), StatusCode::OK, "{}", answer.text());
                 assert_eq!(answer.headers("x-filter"), [answer.text(); 4]);
                 said.push(answer.text().to_owned());
@@ -77,10 +78,10 @@ async fn a_reload_during_a_paused_body_drops_and_mixes_nothing() {
         if turn % 4 == 0 {
             modules.write_module("says", &format!("{code} (data (i32.const 3000) \"{turn}\")"));
         }
-        reload_config(&rig, &modules, ["two", "one"][turn % 2]);
+        reload_config(&fixture, &modules, ["two", "one"][turn % 2]);
     }
-    reload_config(&rig, &modules, "two");
-    assert_eq!(rig.send_request(post("/echo/a", "whole")).await.text(), "two");
+    reload_config(&fixture, &modules, "two");
+    assert_eq!(fixture.send_request(post("/echo/a", "whole")).await.text(), "two");
     over.store(true, Relaxed);
     let mut said = Vec::new();
     for task in load {
@@ -93,7 +94,7 @@ async fn a_reload_during_a_paused_body_drops_and_mixes_nothing() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\none"), "{answer}");
     assert_eq!((answer.matches("x-filter: one").count(), answer.matches("two").count()), (4, 0), "{answer}");
     for name in ["says", "second"] {
-        let stats = rig.stats(name);
+        let stats = fixture.stats(name);
         assert_eq!((stats.traps, stats.failed_requests, stats.bypassed_requests), (0, 0, 0), "{stats:?}");
     }
 }
@@ -114,29 +115,32 @@ const LINGERS: &str = r#"
 async fn an_unfinished_exchange_ends_once_also_with_a_reload_in_between() {
     let code = format!("{}{}{LINGERS}", counter_module(), call_module("/wait"));
     let modules = ModuleFolder::new(&[("lingers", &code), ("one", ADDS_ONE)]);
-    let rig = GatewayFixture::new(&modules.proxy_config(&[("lingers", "")])).await;
+    let fixture = GatewayFixture::new(&modules.proxy_config(&[("lingers", "")])).await;
     // Without a reload: the exchange ends when the filter is done.
-    rig.send_request(get("/echo/a")).await;
-    rig.upstream.wait_until_arrived().await;
-    assert_eq!(rig.module_counter(), 0);
-    rig.upstream.release();
-    wait_until(|| rig.module_counter() == 1).await;
-    rig.upstream.wait_until_ended().await;
+    fixture.send_request(get("/echo/a")).await;
+    fixture.upstream.wait_until_arrived().await;
+    assert_eq!(fixture.module_counter(), 0);
+    fixture.upstream.release();
+    wait_until(|| fixture.module_counter() == 1).await;
+    fixture.upstream.wait_until_ended().await;
     // A reload while it waits: the filter is dropped, and its exchange with it.
-    rig.send_request(get("/echo/a")).await;
-    rig.upstream.wait_until_arrived().await;
-    rig.reload_filters(&modules, &[("one", "")]);
-    wait_until(|| rig.module_counter() == 2).await;
-    rig.upstream.wait_until_ended().await;
+    fixture.send_request(get("/echo/a")).await;
+    fixture.upstream.wait_until_arrived().await;
+    fixture.reload_filters(&modules, &[("one", "")]);
+    wait_until(|| fixture.module_counter() == 2).await;
+    fixture.upstream.wait_until_ended().await;
     // A reload while the request is in flight: it ends with the filter that it started with.
-    rig.reload_filters(&modules, &[("lingers", "")]);
-    let waiting = tokio::spawn(rig.send_detached(get("/echo/wait")));
-    rig.upstream.wait_until_arrived().await;
-    rig.reload_filters(&modules, &[("one", "")]);
-    assert_eq!((rig.send_request(get("/echo/a")).await.header("x-filter"), rig.module_counter()), ("one", 2));
-    rig.upstream.release();
+    fixture.reload_filters(&modules, &[("lingers", "")]);
+    let waiting = tokio::spawn(fixture.send_detached(get("/echo/wait")));
+    fixture.upstream.wait_until_arrived().await;
+    fixture.reload_filters(&modules, &[("one", "")]);
+    assert_eq!(
+        (fixture.send_request(get("/echo/a")).await.header("x-filter"), fixture.module_counter()),
+        ("one", 2)
+    );
+    fixture.upstream.release();
     assert_eq!(waiting.await.unwrap().headers("x-filter"), [""; 0]);
-    wait_until(|| rig.module_counter() == 3).await;
-    let stats = rig.stats("lingers");
+    wait_until(|| fixture.module_counter() == 3).await;
+    let stats = fixture.stats("lingers");
     assert_eq!((stats.traps, stats.failed_requests, stats.calls), (0, 0, 3), "{stats:?}");
 }

@@ -10,7 +10,7 @@ use super::Satisfiability;
 /// Reports fields of a type that are unreachable in a state, with one error for all fields of the same
 /// services.
 pub(super) fn report_fields(
-    reach: &Satisfiability<'_, '_>,
+    satisfiability: &Satisfiability<'_, '_>,
     index: usize,
     name: &str,
     missed: &[&str],
@@ -19,32 +19,33 @@ pub(super) fn report_fields(
     let mut alike: IndexMap<(Vec<usize>, Vec<&str>), Vec<&str>> = IndexMap::new();
     for &field in missed {
         let has = |source: &usize| {
-            reach
-                .type_views(name, *source)
-                .iter()
-                .any(|(view, of)| of.fields.contains_key(field) && reach.is_resolved(view, field, *source))
+            satisfiability.type_views(name, *source).iter().any(|(view, of)| {
+                of.fields.contains_key(field) && satisfiability.is_resolved(view, field, *source)
+            })
         };
-        let by: Vec<usize> = (0..reach.schemas.len()).filter(has).collect();
-        let joins = reach.types.get(name).and_then(|of| of.fields.get(field)).map(|field| &field.join);
+        let by: Vec<usize> = (0..satisfiability.schemas.len()).filter(has).collect();
+        let joins =
+            satisfiability.types.get(name).and_then(|of| of.fields.get(field)).map(|field| &field.join);
         let requires = joins.into_iter().flatten().filter_map(|join| join.requires.as_deref()).collect();
         alike.entry((by, requires)).or_default().push(field);
     }
     for ((by, requires), fields) in alike {
-        report_missing(reach, index, name, (&by, &requires), &fields, errors);
+        report_missing(satisfiability, index, name, (&by, &requires), &fields, errors);
     }
 }
 
 fn report_missing(
-    reach: &Satisfiability<'_, '_>,
+    satisfiability: &Satisfiability<'_, '_>,
     index: usize,
     name: &str,
     (by, requires): (&[usize], &[&str]),
     fields: &[&str],
     errors: &mut Diagnostics,
 ) {
-    let from = origin_services(reach, index);
-    let keys = key_texts(reach, name, by);
-    let services: Vec<&SubgraphName> = by.iter().map(|&source| &reach.schemas[source].name).collect();
+    let from = origin_services(satisfiability, index);
+    let keys = key_texts(satisfiability, name, by);
+    let services: Vec<&SubgraphName> =
+        by.iter().map(|&source| &satisfiability.schemas[source].name).collect();
     let (there, here) = (quote_names(service_names(&services)), quote_names(service_names(&from)));
     let why = match (keys.is_empty(), requires.is_empty()) {
         (true, _) => "no @key resolves it there".to_owned(),
@@ -59,7 +60,7 @@ fn report_missing(
     let message = format!(
         "{} of {there} can't be resolved in `{}`, where a \"{name}\" comes from {here}: {why}.",
         quote_names(coordinates.iter().map(String::as_str)),
-        example_query(reach, index, fields[0]),
+        example_query(satisfiability, index, fields[0]),
     );
     let hint = format!("give \"{name}\" a @key in {there}, with fields that {here} has too");
     let services: Vec<&SubgraphName> = services.into_iter().chain(from).collect();
@@ -74,15 +75,15 @@ fn report_missing(
 
 /// Reports that no service can determine that an object is of this type.
 pub(super) fn report_unknown_type(
-    reach: &Satisfiability<'_, '_>,
+    satisfiability: &Satisfiability<'_, '_>,
     index: usize,
     name: &str,
     errors: &mut Diagnostics,
 ) {
-    let from = origin_services(reach, index);
+    let from = origin_services(satisfiability, index);
     let message = format!(
         "In `{}`, no service can determine that an object is a \"{name}\": {} does not distinguish the types that implement the interface.",
-        example_query(reach, index, "__typename"),
+        example_query(satisfiability, index, "__typename"),
         quote_names(service_names(&from)),
     );
     let hint = "let the service that has the interface resolve it by the same @key";
@@ -94,16 +95,17 @@ fn service_names<'n>(services: &[&'n SubgraphName]) -> impl Iterator<Item = &'n 
 }
 
 /// The services that the state's object comes from.
-fn origin_services<'s>(reach: &Satisfiability<'s, '_>, index: usize) -> Vec<&'s SubgraphName> {
-    let mut sources: Vec<usize> = reach.states[index].services.iter().map(|place| place.source).collect();
+fn origin_services<'s>(satisfiability: &Satisfiability<'s, '_>, index: usize) -> Vec<&'s SubgraphName> {
+    let mut sources: Vec<usize> =
+        satisfiability.states[index].services.iter().map(|service| service.source).collect();
     sources.dedup();
-    sources.into_iter().map(|source| &reach.schemas[source].name).collect()
+    sources.into_iter().map(|source| &satisfiability.schemas[source].name).collect()
 }
 
-fn key_texts(reach: &Satisfiability<'_, '_>, name: &str, sources: &[usize]) -> Vec<String> {
+fn key_texts(satisfiability: &Satisfiability<'_, '_>, name: &str, sources: &[usize]) -> Vec<String> {
     let mut keys = Vec::new();
     for &source in sources {
-        for (_, of) in reach.type_views(name, source) {
+        for (_, of) in satisfiability.type_views(name, source) {
             let resolvable = of.keys.iter().filter(|key| key.is_resolvable);
             keys.extend(resolvable.map(|key| format!("\"{}\"", key.fields.text)));
         }
@@ -112,14 +114,14 @@ fn key_texts(reach: &Satisfiability<'_, '_>, name: &str, sources: &[usize]) -> V
 }
 
 /// A query that leads to the state.
-fn example_query(reach: &Satisfiability<'_, '_>, index: usize, field: &str) -> String {
+fn example_query(satisfiability: &Satisfiability<'_, '_>, index: usize, field: &str) -> String {
     let mut path = vec![field];
-    let mut state = &reach.states[index];
+    let mut state = &satisfiability.states[index];
     while let Some((before, field)) = state.previous {
         path.push(field);
-        state = &reach.states[before];
+        state = &satisfiability.states[before];
     }
-    let root = reach.types.get_index(state.type_index).map_or("", |(name, _)| name).to_lowercase();
+    let root = satisfiability.types.get_index(state.type_index).map_or("", |(name, _)| name).to_lowercase();
     path.reverse();
     format!("{root} {{ {}{}", path.join(" { "), " }".repeat(path.len()))
 }

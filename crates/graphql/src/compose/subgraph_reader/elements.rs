@@ -214,7 +214,7 @@ impl<'a> SubgraphReader<'_, 'a> {
                 .map(|texts| texts.join(" ")),
             _ => None,
         };
-        let (wrong_type, wrong) = match mark {
+        let (wrong_type, kind) = match mark {
             DirectiveMeaning::Requires => {
                 (CompositionErrorKind::RequiresInvalidFieldsType, CompositionErrorKind::RequiresInvalidFields)
             }
@@ -228,7 +228,7 @@ impl<'a> SubgraphReader<'_, 'a> {
                 let text = written.as_deref().unwrap_or("").split_whitespace().collect::<Vec<_>>().join(" ");
                 return Some(FieldSet { text, selection });
             }
-            Some(Err(complaint)) => (wrong, complaint),
+            Some(Err(complaint)) => (kind, complaint),
             None => (wrong_type, "is not a string".to_owned()),
         };
         let service = self.service;

@@ -26,7 +26,7 @@ impl<'r> RepresentationWriter<'r> {
     pub(super) fn write_object(
         &mut self,
         position: PositionId,
-        said: &EntityRepresentation,
+        representation: &EntityRepresentation,
         values: &[SlotValue<'r>],
         ty: Option<TypeId>,
     ) -> Option<()> {
@@ -34,7 +34,7 @@ impl<'r> RepresentationWriter<'r> {
         let start = self.out.len();
         let (mut has_fields, mut is_typename) = (false, true);
         let mut written: Vec<&str> = Vec::new();
-        for field in &said.0 {
+        for field in &representation.0 {
             if field.type_filter.is_some() && !ty.is_some_and(|ty| allows_type(&field.type_filter, Some(ty)))
                 || written.contains(&&*field.name)
             {
@@ -68,7 +68,7 @@ impl<'r> RepresentationWriter<'r> {
             }
         }
         self.out.push(b'}');
-        let asks_typename = said.0.iter().all(|field| {
+        let asks_typename = representation.0.iter().all(|field| {
             matches!(field.value, RepresentationValue::Typename | RepresentationValue::Constant(_))
         });
         (has_fields || asks_typename && is_typename && self.out.len() > start + 1).then_some(())
@@ -101,7 +101,7 @@ impl<'r> RepresentationWriter<'r> {
     fn write_value(
         &mut self,
         position: PositionId,
-        said: &EntityRepresentation,
+        representation: &EntityRepresentation,
         values: &mut [SlotValue<'r>],
     ) -> Option<()> {
         if let Some(mut split) = self.objects.lists(values) {
@@ -111,7 +111,7 @@ impl<'r> RepresentationWriter<'r> {
                 if !std::mem::take(&mut is_first) {
                     self.out.push(b',');
                 }
-                self.write_value(position, said, values)?;
+                self.write_value(position, representation, values)?;
             }
             self.out.push(b']');
             return Some(());
@@ -123,6 +123,6 @@ impl<'r> RepresentationWriter<'r> {
         let objects = self.objects;
         objects.fill_step_results(&objects.plan.positions[position], None, values);
         let ty = objects.object_type(position, values);
-        self.write_object(position, said, values, ty)
+        self.write_object(position, representation, values, ty)
     }
 }

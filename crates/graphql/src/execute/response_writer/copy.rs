@@ -98,7 +98,7 @@ impl<'r> ObjectCopy<'r> {
         &mut self,
         writer: &mut DataWriter<'r>,
         variant: &'r ShapeVariant,
-        place: ObjectOrigin<'_, 'r>,
+        origin: ObjectOrigin<'_, 'r>,
         node: JsonNode<'r>,
     ) -> bool {
         writer.output.steps += variant.steps;
@@ -111,15 +111,15 @@ impl<'r> ObjectCopy<'r> {
                 }
                 self.flush(&mut writer.output.text);
                 writer.output.text.extend_from_slice(&field.member_name);
-                if !writer.write_field(field, place) {
+                if !writer.write_field(field, origin) {
                     return false;
                 }
                 continue;
             };
             // The iterator is passed by value on the slow path, so that it stays in registers here.
             let member = loop {
-                if let Some(found) = members.next_matching(&copied.member) {
-                    break found;
+                if let Some(value) = members.next_matching(&copied.member) {
+                    break value;
                 }
                 match skip_to_member(members, variant, number, &mut writer.output.steps) {
                     Some(further) => members = further,
@@ -196,9 +196,9 @@ impl<'r> ObjectCopy<'r> {
             PlainKind::Object(shape) => {
                 let shape = &writer.objects.plan.shapes[shape];
                 let [variant] = shape.variants.as_slice() else { return false };
-                let place = ObjectOrigin { ty: shape.parent, values: &[], base: writer.members.len() };
+                let origin = ObjectOrigin { ty: shape.parent, values: &[], base: writer.members.len() };
                 return passed.first_byte() == b'{'
-                    && self.copy_members(writer, variant, place, passed.node());
+                    && self.copy_members(writer, variant, origin, passed.node());
             }
         };
         if fits {
@@ -225,7 +225,7 @@ fn skip_to_member<'r>(
     steps: &mut usize,
 ) -> Option<ObjectMembers<'r>> {
     let rest = || variant.fields[number..].iter().filter_map(|field| field.copied_field.as_ref());
-    let wanted = rest().next()?;
+    let copied_field = rest().next()?;
     // All of these fields are members of one slot's object.
     let scan = variant.scans.first()?;
     loop {
@@ -233,12 +233,12 @@ fn skip_to_member<'r>(
         let (key, _) = members.next()?;
         let is_of_rest = match variant.fields.len() <= MemberScan::MAX_LINEAR_NAMES {
             true => rest().any(|copied| key.equals(copied.name.as_bytes())),
-            false => scan.find(key).is_some_and(|name| scan.is_read_from(name, wanted.read_number)),
+            false => scan.find(key).is_some_and(|name| scan.is_read_from(name, copied_field.read_number)),
         };
         if is_of_rest {
             return None;
         }
-        if members.next_matches(&wanted.member) {
+        if members.next_matches(&copied_field.member) {
             return Some(members);
         }
     }

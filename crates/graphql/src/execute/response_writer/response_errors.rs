@@ -91,14 +91,14 @@ impl<'r> ResponseErrors<'r> {
                 && let Some(error) = self.objects.results.errors.get(*error as usize)
                 && self.has_error_room()
             {
-                let entry = self.convert_service_error(error);
+                let graphql_error = self.convert_service_error(error);
                 let position = plan.shapes[shape].position.map(|position| &plan.positions[position]);
                 let slot = position.and_then(|position| position.slots.get(slot));
                 let field =
                     slot.and_then(ObjectSlot::field).map(|key| ResponsePathStep::Key(Arc::clone(key)));
                 for told in &error.reported_errors {
                     if self.has_error_room() {
-                        let mut entry = with_reported_message(&entry, told);
+                        let mut entry = with_reported_message(&graphql_error, told);
                         let planned = field.clone().into_iter().chain(error_path(told));
                         plan.extend_path(&mut entry.path, shape, planned);
                         self.push_error(entry, output);
@@ -122,13 +122,13 @@ impl<'r> ResponseErrors<'r> {
             if !self.has_error_room() {
                 continue;
             }
-            let mut entry = self.convert_service_error(error);
+            let mut graphql_error = self.convert_service_error(error);
             let (mut position, mut root) = (group.position, None);
             while let Some((parent, key)) = &plan.positions[position].parent {
                 (position, root) = (*parent, Some(ResponsePathStep::Key(Arc::clone(key))));
             }
-            plan.extend_path(&mut entry.path, plan.root, root.into_iter());
-            self.push_error(entry, output);
+            plan.extend_path(&mut graphql_error.path, plan.root, root.into_iter());
+            self.push_error(graphql_error, output);
         }
     }
 
@@ -143,13 +143,13 @@ impl<'r> ResponseErrors<'r> {
         if !self.has_error_room() {
             return;
         }
-        let entry = self.convert_service_error(error).with_location(field.location);
+        let graphql_error = self.convert_service_error(error).with_location(field.location);
         if error.reported_errors.is_empty() {
-            return self.push_error(entry, output);
+            return self.push_error(graphql_error, output);
         }
-        for told in &error.reported_errors {
+        for value in &error.reported_errors {
             if self.has_error_room() {
-                self.push_error(with_reported_message(&entry, told), output);
+                self.push_error(with_reported_message(&graphql_error, value), output);
             }
         }
     }
@@ -175,10 +175,10 @@ impl<'r> ResponseErrors<'r> {
         if output.is_limit_exceeded || !self.has_error_room() {
             return;
         }
-        let place = self.current_path();
+        let steps = self.current_path();
         output.steps += self.entries.len() / 4;
         let is_told =
-            self.entries.len() > before || self.entries.iter().any(|error| error.path.starts_with(&place));
+            self.entries.len() > before || self.entries.iter().any(|error| error.path.starts_with(&steps));
         if !is_told {
             let message = format!("`{}` is null, but its type is non-null", field.name);
             self.add_error(GraphqlError::new(GraphqlErrorKind::Null, message), Some(field), output);
@@ -239,14 +239,14 @@ impl<'r> ResponseErrors<'r> {
 
     /// Converts a service's error to one at the position that is being written.
     fn convert_service_error(&self, error: &SourceError) -> GraphqlError {
-        let mut entry = GraphqlError::new(GraphqlErrorKind::Value, &*error.message);
-        entry.code = error.code;
-        entry.path = self.current_path();
-        entry.extensions.insert("service".to_owned(), (*error.service).into());
+        let mut graphql_error = GraphqlError::new(GraphqlErrorKind::Value, &*error.message);
+        graphql_error.code = error.code;
+        graphql_error.path = self.current_path();
+        graphql_error.extensions.insert("service".to_owned(), (*error.service).into());
         if let Some(status) = error.status {
-            entry.extensions.insert("status".to_owned(), status.into());
+            graphql_error.extensions.insert("status".to_owned(), status.into());
         }
-        entry
+        graphql_error
     }
 
     fn current_path(&self) -> Vec<ResponsePathStep> {
@@ -271,20 +271,20 @@ fn json_size(value: &JsonValue) -> usize {
 }
 
 /// Returns the entry with the message and extensions of an error that a GraphQL service reported.
-fn with_reported_message(entry: &GraphqlError, told: &JsonValue) -> GraphqlError {
-    let mut entry = entry.clone();
-    if let Some(message) = told.get("message").and_then(JsonValue::as_str) {
-        message.clone_into(&mut entry.message);
+fn with_reported_message(error: &GraphqlError, value: &JsonValue) -> GraphqlError {
+    let mut graphql_error = error.clone();
+    if let Some(message) = value.get("message").and_then(JsonValue::as_str) {
+        message.clone_into(&mut graphql_error.message);
     }
-    if let Some(JsonValue::Object(more)) = told.get("extensions") {
-        entry.extensions.extend(more.clone());
+    if let Some(JsonValue::Object(more)) = value.get("extensions") {
+        graphql_error.extensions.extend(more.clone());
     }
-    entry
+    graphql_error
 }
 
 /// The path of a service's error, relative to the object.
-fn error_path(told: &JsonValue) -> impl Iterator<Item = ResponsePathStep> {
-    let path = told.get("path").and_then(JsonValue::as_array);
+fn error_path(value: &JsonValue) -> impl Iterator<Item = ResponsePathStep> {
+    let path = value.get("path").and_then(JsonValue::as_array);
     path.into_iter().flatten().filter_map(|step| match step {
         JsonValue::String(key) => Some(ResponsePathStep::Key(key.as_str().into())),
         JsonValue::Number(index) => index.as_u64().map(|index| ResponsePathStep::Index(index as usize)),

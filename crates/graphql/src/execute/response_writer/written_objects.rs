@@ -50,7 +50,7 @@ impl WrittenObjects {
 
     /// Discards everything that was written after this length.
     pub(super) fn truncate(&mut self, length: usize) {
-        while self.repetitions.pop_if(|again| again.position >= length).is_some() {}
+        while self.repetitions.pop_if(|object| object.position >= length).is_some() {}
         while let Some(last) = self.order.last()
             && self.ranges.get(last).is_none_or(|range| range.end > length)
         {

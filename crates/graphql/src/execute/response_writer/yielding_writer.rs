@@ -60,7 +60,7 @@ impl<'w, 'r> YieldingWriter<'w, 'r> {
     }
 
     /// Writes an object's fields, as [`DataWriter::write_members`] does.
-    async fn write_members(&mut self, variant: &'r ShapeVariant, place: ObjectOrigin<'_, 'r>) -> bool {
+    async fn write_members(&mut self, variant: &'r ShapeVariant, origin: ObjectOrigin<'_, 'r>) -> bool {
         self.writer.output.text.push(b'{');
         self.writer.output.steps += variant.steps;
         for (number, field) in self.writer.ordered_fields(variant).into_iter().enumerate() {
@@ -71,7 +71,7 @@ impl<'w, 'r> YieldingWriter<'w, 'r> {
                 self.writer.output.text.push(b',');
             }
             self.writer.output.text.extend_from_slice(&field.member_name);
-            if !self.write_field(field, place).await {
+            if !self.write_field(field, origin).await {
                 return false;
             }
         }
@@ -80,10 +80,10 @@ impl<'w, 'r> YieldingWriter<'w, 'r> {
     }
 
     /// Writes a field, as [`DataWriter::write_field`] does.
-    async fn write_field(&mut self, field: &'r ShapeField, place: ObjectOrigin<'_, 'r>) -> bool {
-        let FieldSource::Slots(reads) = &field.source else { return self.writer.write_field(field, place) };
+    async fn write_field(&mut self, field: &'r ShapeField, origin: ObjectOrigin<'_, 'r>) -> bool {
+        let FieldSource::Slots(reads) = &field.source else { return self.writer.write_field(field, origin) };
         let mut below = Vec::new();
-        let mut value = self.writer.collect_values(field, reads, place, &mut below);
+        let mut value = self.writer.collect_values(field, reads, origin, &mut below);
         self.writer.errors.enter_field(&field.key);
         let is_written = self.write_value(&mut value).await;
         self.writer.errors.leave();

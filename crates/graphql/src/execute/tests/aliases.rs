@@ -34,7 +34,7 @@ fn hidden_key_fixture() -> ExecutionFixture {
 
 #[tokio::test]
 async fn an_alias_named_like_a_hidden_key_returns_the_aliased_field() {
-    let rig = hidden_key_fixture();
+    let fixture = hidden_key_fixture();
     for (ask, answer) in [
         ("{ o { secret: b } }", r#"{"o":{"secret":"bee"}}"#),
         ("{ o { secret: b b } }", r#"{"o":{"secret":"bee","b":"bee"}}"#),
@@ -53,11 +53,11 @@ async fn an_alias_named_like_a_hidden_key_returns_the_aliased_field() {
         ("{ secret: o { p: sum x: p { x: y } } }", r#"{"secret":{"p":9,"x":{"x":5}}}"#),
         ("{ o { orfa_1_id: id id: b } }", r#"{"o":{"orfa_1_id":"7","id":"bee"}}"#),
     ] {
-        assert_eq!(rig.query(ask).await, format!(r#"{{"data":{answer}}}"#), "{ask}");
-        let asked = rig.take_sorted_requests().join("\n");
+        assert_eq!(fixture.query(ask).await, format!(r#"{{"data":{answer}}}"#), "{ask}");
+        let asked = fixture.take_sorted_requests().join("\n");
         assert!(asked.contains("TOP-SECRET") || !ask.contains('b'), "the test asks no second service");
     }
-    assert!(rig.query("{ o { secret } }").await.contains("graphql-invalid"));
+    assert!(fixture.query("{ o { secret } }").await.contains("graphql-invalid"));
 }
 
 #[tokio::test]
@@ -78,21 +78,23 @@ async fn an_alias_named_like_a_key_of_a_link_returns_the_aliased_field() {
         ("names/names/7", "\"Ann\""),
         ("names/names/8", "\"Bob\""),
     ];
-    let rig = ExecutionFixture::with_rest_services(
+    let fixture = ExecutionFixture::with_rest_services(
         &[("blog", BLOG), ("people", PEOPLE), ("names", names)],
         links,
         &answers,
     );
     assert_eq!(
-        rig.query("{ posts { user_id: author id: title } }").await,
+        fixture.query("{ posts { user_id: author id: title } }").await,
         r#"{"data":{"posts":[{"user_id":"Ann","id":"one"},{"user_id":"Bob","id":"two"},{"user_id":"Ann","id":"three"}]}}"#
     );
     assert_eq!(
-        rig.query("{ posts { user_id: title id: user { id: name } } }").await,
+        fixture.query("{ posts { user_id: title id: user { id: name } } }").await,
         r#"{"data":{"posts":[{"user_id":"one","id":{"id":"Ann"}},{"user_id":"two","id":{"id":"Bob"}},{"user_id":"three","id":{"id":"Ann"}}]}}"#
     );
     assert_eq!(
-        rig.query("{ posts { id: comments { post_id: text id: __typename } user_id: user { name } } }").await,
+        fixture
+            .query("{ posts { id: comments { post_id: text id: __typename } user_id: user { name } } }")
+            .await,
         r#"{"data":{"posts":[{"id":[{"post_id":"x","id":"Comment"}],"user_id":{"name":"Ann"}},{"id":[],"user_id":{"name":"Bob"}},{"id":[],"user_id":{"name":"Ann"}}]}}"#
     );
 }
@@ -100,7 +102,7 @@ async fn an_alias_named_like_a_key_of_a_link_returns_the_aliased_field() {
 #[tokio::test]
 async fn links_of_a_graphql_service_work_with_any_alias() {
     let graph = json!({ "Query": { "list": [{ "__typename": "T", "no": 3, "next": 4, "state": "open" }] } });
-    let rig = ExecutionFixture::with_renamed_service(graph);
+    let fixture = ExecutionFixture::with_renamed_service(graph);
     for (ask, answer) in [
         (
             "{ orders { ... on Order { orfa_need_after: number next { number } } } }",
@@ -112,7 +114,7 @@ async fn links_of_a_graphql_service_work_with_any_alias() {
             r#"{"orfa_key":3,"no":4,"number":"OPEN"}"#,
         ),
     ] {
-        let answered = rig.query(ask).await;
+        let answered = fixture.query(ask).await;
         assert_eq!(answered, format!(r#"{{"data":{{"orders":[{answer}]}}}}"#), "{ask}");
     }
 }
@@ -124,9 +126,10 @@ async fn errors_use_the_clients_keys_and_no_hidden_names() {
     let object = json!({ "__typename": "O", "secret": { "__error": "no key" }, "s": { "__error": "no s" },
         "q": { "__typename": "Q", "s": { "__error": "no deep s" } } });
     let data = json!({ "first": { "Query": { "o": object }, "O": [] }, "second": { "O": [] } });
-    let rig = federated_fixture(&[("first", first), ("second", second)], data);
+    let fixture = federated_fixture(&[("first", first), ("second", second)], data);
     let answer: Value =
-        serde_json::from_str(&rig.query("{ x: o { secret: s b secret2: q { secret: s } } }").await).unwrap();
+        serde_json::from_str(&fixture.query("{ x: o { secret: s b secret2: q { secret: s } } }").await)
+            .unwrap();
     let mut paths: Vec<String> =
         answer["errors"].as_array().unwrap().iter().map(|error| error["path"].to_string()).collect();
     paths.sort();
@@ -140,24 +143,24 @@ async fn aliases_change_only_names_in_the_response() {
     let mut count = 0;
     let mut random = SmallRandom(35);
     for case in read_runs() {
-        for (whose, supergraph, rig) in case.fixtures() {
+        for (whose, supergraph, fixture) in case.fixtures() {
             let names = field_names(supergraph);
-            for ask in &case.queries {
+            for case_query in &case.queries {
                 for _ in 0..6 {
                     let Some((query, expected)) =
-                        with_random_aliases(&ask.query, &ask.answer, &names, &mut random)
+                        with_random_aliases(&case_query.query, &case_query.answer, &names, &mut random)
                     else {
                         continue;
                     };
-                    rig.reset_mutations();
-                    let answer = rig.query_with_variables(&query, &ask.variables).await;
-                    let invalid = rig.take_violations();
+                    fixture.reset_mutations();
+                    let answer = fixture.query_with_variables(&query, &case_query.variables).await;
+                    let invalid = fixture.take_violations();
                     count += 1;
                     if comparable_response(&answer) != comparable_response(&expected) || !invalid.is_empty() {
                         let _ = writeln!(
                             wrong,
                             "== {}, {whose}\n{}\n{query}\n  {expected}\n  {answer}\n  {invalid:#?}",
-                            case.name, ask.query
+                            case.name, case_query.query
                         );
                     }
                 }

@@ -6,12 +6,12 @@ use super::nested::{BLOG, LINKS, PEOPLE, POSTS};
 use crate::fetch::shop_fixture::count_moves;
 
 async fn query_posts(posts: &str, document: &str) -> String {
-    let rig = ExecutionFixture::with_rest_services(
+    let fixture = ExecutionFixture::with_rest_services(
         &[("blog", BLOG), ("people", PEOPLE)],
         LINKS,
         &[("blog/posts", posts)],
     );
-    rig.query(document).await
+    fixture.query(document).await
 }
 
 #[tokio::test]
@@ -84,8 +84,9 @@ async fn writes_objects_whose_members_are_all_in_another_order() {
 async fn does_not_copy_from_discarded_text() {
     let comments = r#"[{"id":10,"post_id":1,"user_id":7},{"id":null,"post_id":1,"user_id":7},{"id":12,"post_id":3,"user_id":7}]"#;
     let answers = [POSTS, ("blog/comments", comments), ("people/users?ids=7", r#"[{"id":7,"name":"Ann"}]"#)];
-    let rig = ExecutionFixture::with_rest_services(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
-    let answer = rig.query("{ posts { comments { author { name } id } } }").await;
+    let fixture =
+        ExecutionFixture::with_rest_services(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    let answer = fixture.query("{ posts { comments { author { name } id } } }").await;
     assert!(
         answer.starts_with(
             r#"{"data":{"posts":[{"comments":null},{"comments":[]},{"comments":[{"author":{"name":"Ann"},"id":12}]}]},"#
@@ -106,10 +107,10 @@ async fn query_wide_object(fields: usize, text: &str) -> (String, u64) {
           "components": {{ "schemas": {{ "Wide": {{ "type": "object", "properties": {{ {} }} }} }} }} }}"##,
         properties.join(",")
     );
-    let rig = ExecutionFixture::with_rest_services(&[("wide", &described)], "{}", &[("wide/wide", text)]);
+    let fixture = ExecutionFixture::with_rest_services(&[("wide", &described)], "{}", &[("wide/wide", text)]);
     let names: Vec<String> = (0..fields).map(|field| format!("f{field}")).collect();
     let document = format!("{{ wide {{ {} }} }}", names.join(" "));
-    count_moves(async move { rig.query(&document).await }).await
+    count_moves(async move { fixture.query(&document).await }).await
 }
 
 #[tokio::test]

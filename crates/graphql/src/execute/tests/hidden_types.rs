@@ -42,17 +42,17 @@ fn hidden_data() -> Value {
     } })
 }
 
-async fn check_hidden(rig: &ExecutionFixture) {
+async fn check_hidden(fixture: &ExecutionFixture) {
     for (document, data) in ANSWERS {
-        assert_eq!(rig.query(document).await, format!(r#"{{"data":{data}}}"#), "{document}");
+        assert_eq!(fixture.query(document).await, format!(r#"{{"data":{data}}}"#), "{document}");
     }
-    let schema = rig.planner.schema().to_string();
+    let schema = fixture.planner.schema().to_string();
     assert!(schema.contains("union Any = Item"), "{schema}");
     assert!(schema.contains("type Item implements Node {"), "{schema}");
     for name in ["Hidden", "Covert"] {
         assert!(!schema.contains(name), "{schema}");
     }
-    let told = rig
+    let told = fixture
         .query(
             r#"{ __schema { types { name possibleTypes { name } interfaces { name } } }
                  __type(name: "HiddenNode") { name } }"#,
@@ -65,7 +65,7 @@ async fn check_hidden(rig: &ExecutionFixture) {
         "{ item { ... on HiddenFace { name } } }",
         "{ node { secret } }",
     ] {
-        let told = rig.query(document).await;
+        let told = fixture.query(document).await;
         assert!(told.contains("graphql-invalid"), "{document}: {told}");
     }
 }
@@ -90,12 +90,14 @@ async fn objects_of_types_that_the_operator_hides_are_null_whatever_is_selected(
 /// Type names are requested only where an object may be of a hidden type.
 #[tokio::test]
 async fn requests_type_names_only_if_types_are_hidden() {
-    let rig = ExecutionFixture::with_graphql_service(&SDL.replace("MARK", ""), "{}", &hidden_data());
-    let text = rig.planner.plan("{ nodes { id } }", None).expect("a plan").explain().to_string();
+    let fixture = ExecutionFixture::with_graphql_service(&SDL.replace("MARK", ""), "{}", &hidden_data());
+    let text = fixture.planner.plan("{ nodes { id } }", None).expect("a plan").explain().to_string();
     assert!(!text.contains("__typename"), "{text}");
     let hidden = r#"{ "types": { "HiddenNode": { "hide": true } } }"#;
-    let rig = ExecutionFixture::with_graphql_service(&SDL.replace("MARK", ""), hidden, &hidden_data());
-    let text = rig.planner.plan("{ nodes { id } }", None).expect("a plan").explain().to_string();
+    let execution_fixture =
+        ExecutionFixture::with_graphql_service(&SDL.replace("MARK", ""), hidden, &hidden_data());
+    let text =
+        execution_fixture.planner.plan("{ nodes { id } }", None).expect("a plan").explain().to_string();
     assert!(text.contains("__typename"), "{text}");
 }
 
@@ -113,12 +115,12 @@ const PETS: &str = r##"{ "openapi": "3.1.0", "info": { "title": "zoo", "version"
 #[tokio::test]
 async fn an_object_of_a_rest_service_whose_type_is_hidden_is_null() {
     let links = r#"{ "types": { "Dog": { "hide": true } } }"#;
-    let rig = ExecutionFixture::with_rest_services(
+    let fixture = ExecutionFixture::with_rest_services(
         &[("zoo", PETS)],
         links,
         &[("zoo/pet", r#"{"kind":"dog","tricks":3}"#)],
     );
     for document in ["{ pet { __typename } }", "{ pet { ... on Cat { lives } } }"] {
-        assert_eq!(rig.query(document).await, r#"{"data":{"pet":null}}"#, "{document}");
+        assert_eq!(fixture.query(document).await, r#"{"data":{"pet":null}}"#, "{document}");
     }
 }

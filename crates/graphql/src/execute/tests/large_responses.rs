@@ -11,10 +11,10 @@ fn posts_fixture(posts: usize, most: usize) -> ExecutionFixture {
         .collect();
     let posts = format!("[{}]", posts.join(","));
     let answers = [("blog/posts", posts.as_str()), ("people/users/1", r#"{"id":1,"name":"Ann"}"#)];
-    let mut rig =
+    let mut fixture =
         ExecutionFixture::with_rest_services(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
-    rig.max_bytes = most;
-    rig
+    fixture.max_bytes = most;
+    fixture
 }
 
 fn is_too_large(answer: &str) -> bool {
@@ -25,35 +25,35 @@ fn is_too_large(answer: &str) -> bool {
 
 #[tokio::test]
 async fn rejects_aliases_in_a_long_list_by_the_response_size() {
-    let rig = posts_fixture(2000, 1 << 20);
+    let fixture = posts_fixture(2000, 1 << 20);
     let aliases: String = (0..100).map(|number| format!("a{number}: title ")).collect();
-    let answer = rig.query(&format!("{{ posts {{ {aliases} }} }}")).await;
+    let answer = fixture.query(&format!("{{ posts {{ {aliases} }} }}")).await;
     assert!(is_too_large(&answer), "{answer:.300}");
-    let answer = rig.query("{ posts { title id } }").await;
+    let answer = fixture.query("{ posts { title id } }").await;
     assert!(answer.len() > 50_000 && !answer.contains("errors"), "{answer:.300}");
 }
 
 #[tokio::test]
 async fn rejects_aliases_of_a_complete_list() {
-    let rig = posts_fixture(2000, 1 << 20);
+    let fixture = posts_fixture(2000, 1 << 20);
     let aliases: String = (0..40).map(|number| format!("a{number}: posts {{ title id }} ")).collect();
-    assert!(is_too_large(&rig.query(&format!("{{ {aliases} }}")).await));
+    assert!(is_too_large(&fixture.query(&format!("{{ {aliases} }}")).await));
 }
 
 #[tokio::test]
 async fn rejects_introspection_that_multiplies_selections() {
-    let mut rig = posts_fixture(1, 20_000);
+    let mut fixture = posts_fixture(1, 20_000);
     let inner: String = (0..90).map(|number| format!("a{number}: description ")).collect();
     let query = format!("{{ __schema {{ types {{ fields {{ type {{ fields {{ name {inner} }} }} }} }} }} }}");
-    assert!(is_too_large(&rig.query(&query).await));
+    assert!(is_too_large(&fixture.query(&query).await));
     // Excluded selections write nothing, but are counted as visits.
-    rig.max_bytes = usize::MAX;
+    fixture.max_bytes = usize::MAX;
     let inner: String = (0..1400).map(|_| "...S ".to_owned()).collect();
     let query = format!(
         "query Q($no: Boolean = false) {{ __schema {{ types {{ fields {{ type {{ fields {{ {inner} }} }} }} }} }} }} \
          fragment S on __Field {{ name @include(if: $no) }}"
     );
-    let answer = rig.query(&query).await;
+    let answer = fixture.query(&query).await;
     assert!(answer.contains("graphql-limit") || is_too_large(&answer), "{answer:.300}");
 }
 
@@ -89,24 +89,26 @@ async fn rejects_long_variables_that_are_sent_in_many_calls() {
 #[tokio::test]
 async fn rejects_a_short_variable_that_is_sent_in_many_places() {
     let people = PEOPLE.replacen(r#""integer""#, r#""string""#, 1);
-    let rig = ExecutionFixture::with_rest_services(&[("people", people.as_str())], r#"{ "links": {} }"#, &[]);
+    let fixture =
+        ExecutionFixture::with_rest_services(&[("people", people.as_str())], r#"{ "links": {} }"#, &[]);
     let values = format!(r#"{{"id":"{}"}}"#, "x".repeat(8_000));
     let document =
         |count| format!("query Q($id: String!) {{ users(ids: [{}]) {{ name }} }}", "$id,".repeat(count));
-    let answer = rig.query_with_variables(&document(1_100), &values).await;
+    let answer = fixture.query_with_variables(&document(1_100), &values).await;
     assert!(answer.contains("graphql-limit") && answer.contains("8802200"), "{answer:.300}");
-    assert!(rig.take_sorted_requests().is_empty());
-    let answer = rig.query_with_variables(&document(10), &values).await;
+    assert!(fixture.take_sorted_requests().is_empty());
+    let answer = fixture.query_with_variables(&document(10), &values).await;
     assert!(!answer.contains("graphql-limit"), "{answer:.300}");
-    assert_eq!(rig.take_sorted_requests().len(), 1);
+    assert_eq!(fixture.take_sorted_requests().len(), 1);
 }
 
 /// Returns the response to a document with this list of posts, and the number of moves to the pool.
 async fn run_counting_moves(posts: &[String], document: String, variables: &'static str) -> (String, u64) {
     let posts = format!("[{}]", posts.join(","));
     let answers = [("blog/posts", posts.as_str()), ("people/users?ids=7", r#"[{"id":7,"name":"Ann"}]"#)];
-    let rig = ExecutionFixture::with_rest_services(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
-    count_moves(async move { rig.query_with_variables(&document, variables).await }).await
+    let fixture =
+        ExecutionFixture::with_rest_services(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    count_moves(async move { fixture.query_with_variables(&document, variables).await }).await
 }
 
 #[tokio::test]
@@ -153,10 +155,10 @@ async fn sends_many_values_in_the_pool() {
         let ids = format!("[{}]", vec!["7"; count].join(","));
         let (line, variables) = (format!("people/users?ids={ids}"), format!(r#"{{"ids":{ids}}}"#));
         let answers = [(line.as_str(), r#"[{"name":"Ann"}]"#)];
-        let rig =
+        let fixture =
             ExecutionFixture::with_rest_services(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
         let document = document.clone();
-        let asked = async move { rig.query_with_variables(&document, &variables).await };
+        let asked = async move { fixture.query_with_variables(&document, &variables).await };
         let (answer, moves) = count_moves(asked).await;
         assert_eq!((answer.matches("Ann").count(), moves), (40, expected), "{count} values: {answer:.300}");
     }

@@ -51,41 +51,41 @@ fn blog_fixture() -> ExecutionFixture {
 
 #[tokio::test]
 async fn fields_have_the_order_and_names_of_the_query() {
-    let rig = blog_fixture();
-    let answer = rig.query("{ all: posts { title number: id __typename tags } }").await;
+    let fixture = blog_fixture();
+    let answer = fixture.query("{ all: posts { title number: id __typename tags } }").await;
     assert_eq!(
         answer,
         r#"{"data":{"all":[{"title":"one","number":1,"__typename":"Post","tags":["a"]},{"title":"two","number":2,"__typename":"Post","tags":null},{"title":"three","number":3,"__typename":"Post","tags":null}]}}"#
     );
-    assert_eq!(rig.take_sorted_requests(), ["blog/posts"]);
+    assert_eq!(fixture.take_sorted_requests(), ["blog/posts"]);
 }
 
 #[tokio::test]
 async fn fetches_objects_of_another_service_in_one_request() {
-    let rig = blog_fixture();
-    let answer = rig.query("{ posts { title user { name } } }").await;
+    let fixture = blog_fixture();
+    let answer = fixture.query("{ posts { title user { name } } }").await;
     assert_eq!(
         answer,
         r#"{"data":{"posts":[{"title":"one","user":{"name":"Ann"}},{"title":"two","user":{"name":"Bob"}},{"title":"three","user":{"name":"Ann"}}]}}"#
     );
-    assert_eq!(rig.take_sorted_requests(), ["blog/posts", "people/users?ids=7,8"]);
+    assert_eq!(fixture.take_sorted_requests(), ["blog/posts", "people/users?ids=7,8"]);
 }
 
 #[tokio::test]
 async fn joins_a_list_within_a_service_and_to_another_service() {
-    let rig = blog_fixture();
-    let answer = rig.query("{ posts { id comments { text author { name } } } }").await;
+    let fixture = blog_fixture();
+    let answer = fixture.query("{ posts { id comments { text author { name } } } }").await;
     assert_eq!(
         answer,
         r#"{"data":{"posts":[{"id":1,"comments":[{"text":"x","author":{"name":"Bob"}},{"text":"y","author":{"name":"Ann"}}]},{"id":2,"comments":[]},{"id":3,"comments":[{"text":"z","author":null}]}]}}"#
     );
-    assert_eq!(rig.take_sorted_requests(), ["blog/comments", "blog/posts", "people/users?ids=8,7,9"]);
+    assert_eq!(fixture.take_sorted_requests(), ["blog/comments", "blog/posts", "people/users?ids=8,7,9"]);
 }
 
 #[tokio::test]
 async fn finds_a_key_although_its_name_is_used_as_an_alias() {
-    let rig = blog_fixture();
-    let answer = rig.query("{ posts { user_id: title user { id: name } } }").await;
+    let fixture = blog_fixture();
+    let answer = fixture.query("{ posts { user_id: title user { id: name } } }").await;
     assert_eq!(
         answer,
         r#"{"data":{"posts":[{"user_id":"one","user":{"id":"Ann"}},{"user_id":"two","user":{"id":"Bob"}},{"user_id":"three","user":{"id":"Ann"}}]}}"#
@@ -94,21 +94,21 @@ async fn finds_a_key_although_its_name_is_used_as_an_alias() {
 
 #[tokio::test]
 async fn skips_calls_for_fields_that_variables_exclude() {
-    let rig = blog_fixture();
+    let fixture = blog_fixture();
     let document = "query($with: Boolean!) { posts { id user @include(if: $with) { name } ... @skip(if: $with) { title } } }";
-    let answer = rig.query_with_variables(document, r#"{"with":false}"#).await;
+    let answer = fixture.query_with_variables(document, r#"{"with":false}"#).await;
     assert!(answer.starts_with(r#"{"data":{"posts":[{"id":1,"title":"one"},"#), "{answer}");
-    assert_eq!(rig.take_sorted_requests(), ["blog/posts"]);
-    let answer = rig.query_with_variables(document, r#"{"with":true}"#).await;
+    assert_eq!(fixture.take_sorted_requests(), ["blog/posts"]);
+    let answer = fixture.query_with_variables(document, r#"{"with":true}"#).await;
     assert!(answer.starts_with(r#"{"data":{"posts":[{"id":1,"user":{"name":"Ann"}},"#), "{answer}");
-    assert_eq!(rig.take_sorted_requests(), ["blog/posts", "people/users?ids=7,8"]);
+    assert_eq!(fixture.take_sorted_requests(), ["blog/posts", "people/users?ids=7,8"]);
 }
 
 #[tokio::test]
 async fn merges_fragments_by_the_specification() {
-    let rig = blog_fixture();
+    let fixture = blog_fixture();
     let document = "query { posts { ...A user { email } ...B } } fragment A on Post { id user { name } } fragment B on Post { id title }";
-    let answer = rig.query(document).await;
+    let answer = fixture.query(document).await;
     assert!(
         answer
             .starts_with(r#"{"data":{"posts":[{"id":1,"user":{"name":"Ann","email":"a@b"},"title":"one"},"#),
@@ -118,11 +118,11 @@ async fn merges_fragments_by_the_specification() {
 
 #[tokio::test]
 async fn a_repeated_field_has_the_position_of_its_first_included_occurrence() {
-    let rig = blog_fixture();
+    let fixture = blog_fixture();
     let document = "query($v: Boolean!) { posts { id ...F @skip(if: $v) tags title } } fragment F on Post { title user_id }";
-    let answer = rig.query_with_variables(document, r#"{"v":true}"#).await;
+    let answer = fixture.query_with_variables(document, r#"{"v":true}"#).await;
     assert!(answer.starts_with(r#"{"data":{"posts":[{"id":1,"tags":["a"],"title":"one"},"#), "{answer}");
-    let answer = rig.query_with_variables(document, r#"{"v":false}"#).await;
+    let answer = fixture.query_with_variables(document, r#"{"v":false}"#).await;
     assert!(
         answer.starts_with(r#"{"data":{"posts":[{"id":1,"title":"one","user_id":7,"tags":["a"]},"#),
         "{answer}"
@@ -131,23 +131,26 @@ async fn a_repeated_field_has_the_position_of_its_first_included_occurrence() {
 
 #[tokio::test]
 async fn a_link_may_be_selected_several_times_and_conditionally() {
-    let rig = blog_fixture();
+    let fixture = blog_fixture();
     let document = "query($v: Boolean!) { posts { a: user @include(if: $v) { name } b: user { id } } }";
-    let answer = rig.query_with_variables(document, r#"{"v":true}"#).await;
+    let answer = fixture.query_with_variables(document, r#"{"v":true}"#).await;
     assert!(answer.starts_with(r#"{"data":{"posts":[{"a":{"name":"Ann"},"b":{"id":7}},"#), "{answer}");
     let document = "query($v: Boolean!, $w: Boolean!) { posts { user { name @include(if: $v) } user @skip(if: $w) { email } } }";
-    let answer = rig.query_with_variables(document, r#"{"v":true,"w":false}"#).await;
+    let answer = fixture.query_with_variables(document, r#"{"v":true,"w":false}"#).await;
     assert!(answer.starts_with(r#"{"data":{"posts":[{"user":{"name":"Ann","email":"a@b"}},"#), "{answer}");
-    let answer = rig.query_with_variables(document, r#"{"v":false,"w":true}"#).await;
+    let answer = fixture.query_with_variables(document, r#"{"v":false,"w":true}"#).await;
     assert!(answer.starts_with(r#"{"data":{"posts":[{"user":{}},"#), "{answer}");
 }
 
 #[tokio::test]
 async fn an_object_without_included_fields_is_empty() {
-    let rig = blog_fixture();
-    assert_eq!(rig.query_with_variables("{ posts @skip(if: true) { id } }", "{}").await, r#"{"data":{}}"#);
+    let fixture = blog_fixture();
+    assert_eq!(
+        fixture.query_with_variables("{ posts @skip(if: true) { id } }", "{}").await,
+        r#"{"data":{}}"#
+    );
     let variable = "query($v: Boolean!) { posts @include(if: $v) { id } }";
-    assert_eq!(rig.query_with_variables(variable, r#"{"v":false}"#).await, r#"{"data":{}}"#);
-    let within = rig.query_with_variables("{ posts { user { name @skip(if: true) } } }", "{}").await;
+    assert_eq!(fixture.query_with_variables(variable, r#"{"v":false}"#).await, r#"{"data":{}}"#);
+    let within = fixture.query_with_variables("{ posts { user { name @skip(if: true) } } }", "{}").await;
     assert!(within.starts_with(r#"{"data":{"posts":[{"user":{}},"#), "{within}");
 }

@@ -9,8 +9,8 @@ fn nulls_fixture(answers: &[(&str, &str)]) -> ExecutionFixture {
 
 #[tokio::test]
 async fn a_failed_link_is_null_with_an_error_at_each_position() {
-    let rig = nulls_fixture(&[POSTS]);
-    let answer = rig.query("{ posts { id user { name } } }").await;
+    let fixture = nulls_fixture(&[POSTS]);
+    let answer = fixture.query("{ posts { id user { name } } }").await;
     let data =
         r#"{"data":{"posts":[{"id":1,"user":null},{"id":2,"user":null},{"id":3,"user":null}]},"errors":["#;
     assert!(answer.starts_with(data), "{answer}");
@@ -26,8 +26,8 @@ async fn a_failed_link_is_null_with_an_error_at_each_position() {
 #[tokio::test]
 async fn null_propagates_to_the_nearest_nullable_ancestor() {
     let users = r#"[{"id":7,"name":null},{"id":8,"name":"Bob"}]"#;
-    let rig = nulls_fixture(&[POSTS, ("people/users?ids=7,8", users)]);
-    let answer = rig.query("{ posts { id user { name } } }").await;
+    let fixture = nulls_fixture(&[POSTS, ("people/users?ids=7,8", users)]);
+    let answer = fixture.query("{ posts { id user { name } } }").await;
     assert!(
         answer.starts_with(
             r#"{"data":{"posts":[{"id":1,"user":null},{"id":2,"user":{"name":"Bob"}},{"id":3,"user":null}]},"errors":[{"#
@@ -47,22 +47,22 @@ async fn null_propagates_to_the_nearest_nullable_ancestor() {
 #[tokio::test]
 async fn a_value_of_the_wrong_type_is_an_error_of_its_field() {
     let posts = r#"[{"id":1,"title":"a","tags":"none","user_id":3000000000},{"id":"x","title":"b"}]"#;
-    let rig = nulls_fixture(&[("blog/posts", posts)]);
-    let answer = rig.query("{ posts { title tags user_id } }").await;
+    let fixture = nulls_fixture(&[("blog/posts", posts)]);
+    let answer = fixture.query("{ posts { title tags user_id } }").await;
     assert!(
         answer.starts_with(r#"{"data":{"posts":[{"title":"a","tags":null,"user_id":null},{"title":"b","tags":null,"user_id":null}]},"#),
         "{answer}"
     );
     assert_eq!(answer.matches(r#""code":"graphql-value""#).count(), 2, "{answer}");
-    let answer = rig.query("{ posts { id } }").await;
+    let answer = fixture.query("{ posts { id } }").await;
     assert!(answer.starts_with(r#"{"data":{"posts":null},"#), "{answer}");
     assert_eq!(answer.matches(r#""code":"#).count(), 1, "{answer}");
 }
 
 #[tokio::test]
 async fn a_failed_root_field_does_not_affect_the_others() {
-    let rig = nulls_fixture(&[POSTS]);
-    let answer = rig.query("{ comments { id } posts { id } }").await;
+    let fixture = nulls_fixture(&[POSTS]);
+    let answer = fixture.query("{ comments { id } posts { id } }").await;
     assert!(answer.starts_with(r#"{"data":{"comments":null,"posts":[{"id":1},"#), "{answer}");
     assert!(answer.contains(r#""path":["comments"]"#), "{answer}");
 }
@@ -72,9 +72,9 @@ async fn reports_the_error_of_a_list_item_at_each_position_of_the_item() {
     let error = r#"{"message":"no","path":["email"]}"#;
     let users =
         format!(r#"[{{"id":7,"name":"Ann","email":null,"__error":{error}}},{{"id":8,"name":"Bob"}}]"#);
-    let rig = nulls_fixture(&[POSTS, ("people/users?ids=7,8", &users)]);
+    let fixture = nulls_fixture(&[POSTS, ("people/users?ids=7,8", &users)]);
     let answer: serde_json::Value =
-        serde_json::from_str(&rig.query("{ posts { user { name email } } }").await).unwrap();
+        serde_json::from_str(&fixture.query("{ posts { user { name email } } }").await).unwrap();
     let user = |name: &str| serde_json::json!({ "user": { "name": name, "email": null } });
     assert_eq!(answer["data"]["posts"], serde_json::json!([user("Ann"), user("Bob"), user("Ann")]));
     assert_eq!(
@@ -89,9 +89,9 @@ async fn reports_the_error_of_a_separately_fetched_object_once_per_position() {
     let comments = r#"[{"id":10,"post_id":1},{"id":11,"post_id":1}]"#;
     let links = r#"{ "links": { "Comment.post": { "get": "blog/posts/{post_id}" } } }"#;
     let answers = [("blog/comments", comments), ("blog/posts/1", post)];
-    let rig = ExecutionFixture::with_rest_services(&[("blog", BLOG)], links, &answers);
+    let fixture = ExecutionFixture::with_rest_services(&[("blog", BLOG)], links, &answers);
     let answer: serde_json::Value =
-        serde_json::from_str(&rig.query("{ comments { of: post { title tags } } }").await).unwrap();
+        serde_json::from_str(&fixture.query("{ comments { of: post { title tags } } }").await).unwrap();
     let of = serde_json::json!({ "of": { "title": "one", "tags": null } });
     assert_eq!(answer["data"]["comments"], serde_json::json!([of, of]));
     assert_eq!(

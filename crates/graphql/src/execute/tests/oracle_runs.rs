@@ -58,10 +58,11 @@ pub(super) fn read_runs() -> impl Iterator<Item = ExecutionCase> {
 async fn federated_responses_equal_those_of_a_single_server() {
     let mut wrong = String::new();
     for case in read_runs() {
-        for (whose, _, rig) in case.fixtures() {
-            for ask in &case.queries {
-                if let Some(difference) = response_difference(&rig, ask).await {
-                    let _ = writeln!(wrong, "== {}, {whose}\n{}\n{difference}", case.name, ask.query.trim());
+        for (whose, _, fixture) in case.fixtures() {
+            for query in &case.queries {
+                if let Some(difference) = response_difference(&fixture, query).await {
+                    let _ =
+                        writeln!(wrong, "== {}, {whose}\n{}\n{difference}", case.name, query.query.trim());
                 }
             }
         }
@@ -69,12 +70,12 @@ async fn federated_responses_equal_those_of_a_single_server() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-async fn response_difference(rig: &ExecutionFixture, ask: &CaseQuery) -> Option<String> {
-    let answer = rig.query_with_variables(&ask.query, &ask.variables).await;
-    let wrong = rig.take_violations();
-    let is_same = comparable_response(&answer) == comparable_response(&ask.answer);
+async fn response_difference(fixture: &ExecutionFixture, query: &CaseQuery) -> Option<String> {
+    let answer = fixture.query_with_variables(&query.query, &query.variables).await;
+    let wrong = fixture.take_violations();
+    let is_same = comparable_response(&answer) == comparable_response(&query.answer);
     (!is_same || !wrong.is_empty())
-        .then(|| format!("  {}\n  {answer}\n  {wrong:#?}\n  {:#?}", ask.answer, rig.take_requests()))
+        .then(|| format!("  {}\n  {answer}\n  {wrong:#?}\n  {:#?}", query.answer, fixture.take_requests()))
 }
 
 /// Returns a response whose errors are reduced to their messages and paths and sorted.

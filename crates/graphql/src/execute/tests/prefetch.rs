@@ -18,7 +18,7 @@ fn shop_planner() -> QueryPlanner {
     let links = serde_json::from_str(links).expect("links");
     let (subgraphs, _) = build_subgraphs(&described, &links).expect("subgraphs");
     let parts: Vec<ServiceSchema<'_>> =
-        subgraphs.iter().map(|known| ServiceSchema { name: &known.name, sdl: &known.sdl }).collect();
+        subgraphs.iter().map(|subgraph| ServiceSchema { name: &subgraph.name, sdl: &subgraph.sdl }).collect();
     let supergraph = compose(&parts).expect("a supergraph");
     QueryPlanner::new(&supergraph.sdl, subgraphs, &GraphqlLimits::default(), false).expect("a planner")
 }
@@ -30,24 +30,24 @@ const ANSWERS: [(&str, u16, &str); 2] = [
 
 #[tokio::test]
 async fn fetches_a_list_once_and_in_parallel_with_its_parents() {
-    let (rig, planner) = (ShopFixture::new(&ANSWERS).await, shop_planner());
+    let (fixture, planner) = (ShopFixture::new(&ANSWERS).await, shop_planner());
     let plan = planner.plan("{ posts { id comments { text } } }", None).expect("a plan");
     assert_eq!(plan.kind, OperationKind::Query);
     // No response is sent before both requests have arrived.
-    let open = rig.responses.gate.forget_permits(usize::MAX);
-    let ground = rig.call_context();
+    let open = fixture.responses.gate.forget_permits(usize::MAX);
+    let context = fixture.call_context();
     let rules = AnswerRules { max_bytes: 1 << 20, exposes_schema: true, introspection_values: Vec::new() };
-    let answer = crate::execute::run(&plan, planner.schema(), std::sync::Arc::default(), &ground, &rules);
+    let answer = crate::execute::run(&plan, planner.schema(), std::sync::Arc::default(), &context, &rules);
     let both = async {
-        while rig.request_lines().len() < 2 {
+        while fixture.request_lines().len() < 2 {
             tokio::task::yield_now().await;
         }
-        rig.responses.gate.add_permits(open);
+        fixture.responses.gate.add_permits(open);
     };
     let (answer, ()) = tokio::join!(answer, both);
     let mut text = Vec::new();
     answer.tree.write(&mut text);
     let wanted = r#"{"data":{"posts":[{"id":1,"comments":[]},{"id":2,"comments":[{"text":"x"}]}]}}"#;
     assert_eq!(String::from_utf8(text).expect("UTF-8"), wanted);
-    assert_eq!(rig.request_lines(), ["GET /comments", "GET /posts"]);
+    assert_eq!(fixture.request_lines(), ["GET /comments", "GET /posts"]);
 }

@@ -51,8 +51,9 @@ fn tree_text(tree: &JsonTree) -> String {
 /// Returns the texts of the recorded repetitions in order.
 fn repeated_texts(tree: &JsonTree) -> Vec<String> {
     let text = tree_text(tree);
-    let range = |again: &RepeatedObject| -> Range<usize> { again.position..again.position + again.length };
-    repetitions(tree).iter().map(|again| text[range(again)].to_owned()).collect()
+    let range =
+        |object: &RepeatedObject| -> Range<usize> { object.position..object.position + object.length };
+    repetitions(tree).iter().map(|repeated_object| text[range(repeated_object)].to_owned()).collect()
 }
 
 fn posts_json(count: usize) -> String {
@@ -65,12 +66,12 @@ fn posts_json(count: usize) -> String {
 #[tokio::test]
 async fn a_shared_object_occurs_once_in_the_deduplicated_response() {
     let posts = posts_json(20);
-    let rig = ExecutionFixture::with_rest_services(
+    let fixture = ExecutionFixture::with_rest_services(
         &[("blog", BLOG), ("people", PEOPLE)],
         LINKS,
         &[("blog/posts", &posts), USERS],
     );
-    let tree = rig.query_tree("{ posts { id user { name email } } }").await;
+    let tree = fixture.query_tree("{ posts { id user { name email } } }").await;
     let ann = r#"{"name":"Ann Lovelace","email":"ann@example.org"}"#;
     assert_eq!(repeated_texts(&tree), [ann; 18]);
     let wire = tree_text(
@@ -84,16 +85,18 @@ async fn a_shared_object_occurs_once_in_the_deduplicated_response() {
 
 #[tokio::test]
 async fn a_response_without_shared_objects_is_plain_text() {
-    let rig = ExecutionFixture::with_rest_services(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[POSTS]);
-    assert!(matches!(rig.query_tree("{ posts { id title } }").await, JsonTree::Text(_)));
+    let fixture =
+        ExecutionFixture::with_rest_services(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &[POSTS]);
+    assert!(matches!(fixture.query_tree("{ posts { id title } }").await, JsonTree::Text(_)));
 }
 
 #[tokio::test]
 async fn records_no_repetitions_of_discarded_text() {
     let comments = r#"[{"id":10,"post_id":1,"user_id":7},{"id":11,"post_id":2,"user_id":7},{"id":null,"post_id":2,"user_id":7},{"id":13,"post_id":3,"user_id":7}]"#;
     let answers = [POSTS, ("blog/comments", comments), ("people/users?ids=7", USERS.1)];
-    let rig = ExecutionFixture::with_rest_services(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
-    let tree = rig.query_tree("{ posts { comments { author { name email } id } } }").await;
+    let fixture =
+        ExecutionFixture::with_rest_services(&[("blog", BLOG), ("people", PEOPLE)], LINKS, &answers);
+    let tree = fixture.query_tree("{ posts { comments { author { name email } id } } }").await;
     let text = tree_text(&tree);
     let ann = r#"{"name":"Ann Lovelace","email":"ann@example.org"}"#;
     let data = format!(

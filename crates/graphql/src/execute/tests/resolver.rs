@@ -69,8 +69,8 @@ impl TestResolver<'_> {
                         let Some((_, AstValue::Variable(name))) = field.arguments.first() else {
                             panic!("a variable")
                         };
-                        let known: Vec<Value> = self.variables[name].as_array().expect("a list").clone();
-                        known.iter().map(|known| self.resolve_entity(known)).collect()
+                        let values: Vec<Value> = self.variables[name].as_array().expect("a list").clone();
+                        values.iter().map(|known| self.resolve_entity(known)).collect()
                     } else {
                         object[&field.name].clone()
                     };
@@ -136,8 +136,8 @@ impl TestResolver<'_> {
 
     /// Extends an object that has only its type and key with all known fields.
     fn merge_known_fields(&self, object: &Value) -> Value {
-        let known = self.find_record(object).cloned().unwrap_or_else(|| json!({}));
-        let mut whole = known.as_object().cloned().unwrap_or_default();
+        let value = self.find_record(object).cloned().unwrap_or_else(|| json!({}));
+        let mut whole = value.as_object().cloned().unwrap_or_default();
         whole.extend(object.as_object().cloned().unwrap_or_default());
         whole.into()
     }

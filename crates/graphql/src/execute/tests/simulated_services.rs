@@ -67,9 +67,10 @@ impl SimulatedServices {
         let root =
             SimulatedObject { ty, record: self.data[ty].clone(), representation: None, provided: Vec::new() };
         let (document, path, errors) = (&document, Vec::new(), Vec::new());
-        let mut asked = ExecutedDocument { services: self, service, document, variables, path, errors };
-        let data = asked.resolve_object(&root, &[selections]);
-        let errors = std::mem::take(&mut asked.errors);
+        let mut executed_document =
+            ExecutedDocument { services: self, service, document, variables, path, errors };
+        let data = executed_document.resolve_object(&root, &[selections]);
+        let errors = std::mem::take(&mut executed_document.errors);
         if errors.is_empty() { json!({ "data": data }) } else { json!({ "data": data, "errors": errors }) }
     }
 
@@ -86,8 +87,8 @@ impl SimulatedServices {
     }
 
     fn find_record(&self, ty: &str, is_meant: impl Fn(&Value) -> bool) -> Value {
-        let found = self.data[ty].as_array().into_iter().flatten().find(|record| is_meant(record));
-        let Some(found) = found else { return Value::Null };
+        let value = self.data[ty].as_array().into_iter().flatten().find(|record| is_meant(record));
+        let Some(found) = value else { return Value::Null };
         let mut found = found.clone();
         found["__typename"] = ty.into();
         found
@@ -219,22 +220,22 @@ impl<'p> ExecutedDocument<'p> {
             return representations.into_iter().enumerate().map(entity).collect();
         }
         let service = self.service;
-        let Some(known) = service.find_field(object.ty, &field.name) else {
+        let Some(subgraph_field) = service.find_field(object.ty, &field.name) else {
             return self.reject(format!("{} has no `{}`", object.ty, field.name));
         };
         let provided = provided_selections(service, object, &field.name);
-        if known.is_external && provided.is_empty() {
+        if subgraph_field.is_external && provided.is_empty() {
             return self.reject(format!("`{}.{}` is external", object.ty, field.name));
         }
-        if let Some(requires) = &known.requires {
+        if let Some(requires) = &subgraph_field.requires {
             let sent = object.representation.as_ref().unwrap_or(&Value::Null);
             if sent.is_null() || !self.services.matches_record(service, requires, sent, &object.record) {
                 return self.reject(format!("`{}.{}` requires more than {sent}", object.ty, field.name));
             }
         }
         let given = self.resolve_directive_value(&object.record[&field.name], arguments);
-        let provided = provided.into_iter().chain(&known.provides).collect::<Vec<_>>();
-        self.complete_value(given, known, &provided, selections)
+        let provided = provided.into_iter().chain(&subgraph_field.provides).collect::<Vec<_>>();
+        self.complete_value(given, subgraph_field, &provided, selections)
     }
 
     fn reject(&mut self, why: String) -> Value {
@@ -261,29 +262,29 @@ impl<'p> ExecutedDocument<'p> {
 
     fn complete_value(
         &mut self,
-        given: Value,
-        known: &'p TestSubgraphField,
+        value: Value,
+        field: &'p TestSubgraphField,
         provided: &[&'p SelectionSet],
         selections: &[&'p SelectionSet],
     ) -> Value {
-        if let Value::Array(items) = given {
+        if let Value::Array(items) = value {
             let item = |(number, item): (usize, Value)| {
                 self.path.push(number.into());
-                let item = self.complete_value(item, known, provided, selections);
+                let item = self.complete_value(item, field, provided, selections);
                 self.path.pop();
                 item
             };
             return items.into_iter().enumerate().map(item).collect();
         }
-        if let Some(why) = given.get("$error") {
+        if let Some(why) = value.get("$error") {
             self.errors.push(json!({ "message": why, "path": self.path }));
             return Value::Null;
         }
-        if selections.iter().all(|selections| selections.items.is_empty()) || given.is_null() {
-            return given;
+        if selections.iter().all(|selections| selections.items.is_empty()) || value.is_null() {
+            return value;
         }
-        let record = self.services.dereference(&given);
-        let ty = record["__typename"].as_str().unwrap_or(&known.type_name);
+        let record = self.services.dereference(&value);
+        let ty = record["__typename"].as_str().unwrap_or(&field.type_name);
         let Some(ty) = self.service.object_type(ty) else { return Value::Null };
         let object = SimulatedObject { ty, record, representation: None, provided: provided.to_vec() };
         self.resolve_object(&object, selections)

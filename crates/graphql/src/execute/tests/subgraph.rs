@@ -178,13 +178,13 @@ impl TestSubgraph {
             }
             let set =
                 |name| joined.and_then(|it| string_argument(it, name)).map(|fields| parse_selection(&fields));
-            let known = TestSubgraphField {
+            let subgraph_field = TestSubgraphField {
                 type_name: innermost_type(&field.field_type).to_owned(),
                 is_external: joined.is_some_and(|it| has_boolean_argument(it, "external", true)),
                 requires: set("requires"),
                 provides: set("provides"),
             };
-            self.fields.insert((ty.to_owned(), field.name.clone()), known);
+            self.fields.insert((ty.to_owned(), field.name.clone()), subgraph_field);
             let mut field = field.clone();
             if let Some(ty) = joined.and_then(|it| string_argument(it, "type")) {
                 field.field_type = parse_type(&ty);

@@ -15,32 +15,34 @@ fn blog_fixture() -> ExecutionFixture {
 
 #[tokio::test]
 async fn accepts_literals_variables_and_defaults_as_arguments() {
-    let rig = blog_fixture();
+    let fixture = blog_fixture();
     for (document, variables) in [
         ("{ post(id: 2) { title } }", "{}"),
         ("query($id: Int!) { post(id: $id) { title } }", r#"{"id":2}"#),
         ("query($id: Int! = 2) { post(id: $id) { title } }", "{}"),
     ] {
-        let answer = rig.query_with_variables(document, variables).await;
+        let answer = fixture.query_with_variables(document, variables).await;
         assert_eq!(answer, r#"{"data":{"post":{"title":"two"}}}"#, "{document}");
-        assert_eq!(rig.take_sorted_requests(), ["blog/posts/2"]);
+        assert_eq!(fixture.take_sorted_requests(), ["blog/posts/2"]);
     }
     let list = "query($ids: [Int!]) { users(ids: $ids) { name } }";
-    assert_eq!(rig.query_with_variables(list, r#"{"ids":7}"#).await, r#"{"data":{"users":[]}}"#);
-    assert_eq!(rig.take_sorted_requests(), ["people/users?ids=[7]"]);
+    assert_eq!(fixture.query_with_variables(list, r#"{"ids":7}"#).await, r#"{"data":{"users":[]}}"#);
+    assert_eq!(fixture.take_sorted_requests(), ["people/users?ids=[7]"]);
 }
 
 #[tokio::test]
 async fn reports_all_invalid_variables_without_calling_services() {
-    let rig = blog_fixture();
+    let fixture = blog_fixture();
     let document = "query($id: Int!, $ids: [Int!]) { post(id: $id) { title } users(ids: $ids) { id } }";
-    let answer = rig.query_with_variables(document, r#"{"id":"2","ids":[1,2.5]}"#).await;
+    let answer = fixture.query_with_variables(document, r#"{"id":"2","ids":[1,2.5]}"#).await;
     assert_eq!(
         answer,
         r#"{"errors":[{"message":"the variable `$id` is \"2\", and not of the type `Int!`","locations":[{"line":1,"column":7}],"extensions":{"code":"graphql-variables"}},{"message":"the variable `$ids`: `[1]` is 2.5, and not of the type `Int!`","locations":[{"line":1,"column":18}],"extensions":{"code":"graphql-variables"}}]}"#
     );
-    assert!(rig.query_with_variables(document, "{}").await.contains("`$id` of the type `Int!` is missing"));
-    assert!(rig.take_sorted_requests().is_empty());
+    assert!(
+        fixture.query_with_variables(document, "{}").await.contains("`$id` of the type `Int!` is missing")
+    );
+    assert!(fixture.take_sorted_requests().is_empty());
 }
 
 #[tokio::test]
@@ -62,43 +64,43 @@ async fn answers_introspection_without_calling_services() {
 
 #[tokio::test]
 async fn rejects_selections_below_typename() {
-    let rig = blog_fixture();
+    let fixture = blog_fixture();
     for document in [
         "{ __typename { x } }",
         "{ t: __typename { __typename } }",
         "{ posts { id __typename { ... on Post { id } } } }",
         "{ ...F } fragment F on Query { __typename { ...F2 } } fragment F2 on Query { __typename }",
     ] {
-        let answer = rig.query(document).await;
+        let answer = fixture.query(document).await;
         assert!(
             answer.contains("graphql-invalid") && answer.contains("must not have a selection"),
             "{answer}"
         );
     }
     for document in ["{ posts { __schema { queryType { name } } } }", "{ __unknown }"] {
-        let answer = rig.query(document).await;
+        let answer = fixture.query(document).await;
         assert!(answer.contains("graphql-invalid") && answer.contains("Cannot query field"), "{answer}");
     }
-    assert!(rig.take_sorted_requests().is_empty());
-    assert_eq!(rig.query("{ __typename }").await, r#"{"data":{"__typename":"Query"}}"#);
+    assert!(fixture.take_sorted_requests().is_empty());
+    assert_eq!(fixture.query("{ __typename }").await, r#"{"data":{"__typename":"Query"}}"#);
 }
 
 #[tokio::test]
 async fn reports_invalid_documents_with_locations() {
-    let rig = blog_fixture();
-    let syntax = rig.query("{ posts { id }").await;
+    let fixture = blog_fixture();
+    let syntax = fixture.query("{ posts { id }").await;
     assert!(syntax.contains("graphql-syntax"), "{syntax}");
-    let unknown = rig.query("{ posts { nothing } }").await;
+    let unknown = fixture.query("{ posts { nothing } }").await;
     assert!(unknown.contains("graphql-invalid") && unknown.contains("nothing"), "{unknown}");
-    let several = rig.query("query A { posts { id } } query B { posts { id } }").await;
+    let several = fixture.query("query A { posts { id } } query B { posts { id } }").await;
     assert!(several.contains("graphql-operation"), "{several}");
-    let subscription = rig.query("subscription { posts { id } }").await;
+    let subscription = fixture.query("subscription { posts { id } }").await;
     assert!(subscription.contains("graphql-"), "{subscription}");
 }
 
 #[tokio::test]
 async fn rejects_excessively_complex_documents() {
-    let rig = blog_fixture();
+    let fixture = blog_fixture();
     let nested = format!("{}{}", "{ posts ".repeat(100_000), "}".repeat(100_000));
     let values = format!("{{ post(id: {}1{}) {{ id }} }}", "[".repeat(100_000), "]".repeat(100_000));
     let deep = format!("{{ posts {} {{ id }} {}", "{ comments ".repeat(40), "}".repeat(41));
@@ -129,7 +131,7 @@ async fn rejects_excessively_complex_documents() {
         &schema,
         spread,
     ] {
-        let answer = rig.query(document).await;
+        let answer = fixture.query(document).await;
         assert!(
             answer.contains("graphql-limit")
                 || answer.contains("graphql-invalid")
@@ -137,8 +139,8 @@ async fn rejects_excessively_complex_documents() {
             "{answer}"
         );
     }
-    assert!(rig.take_sorted_requests().is_empty());
-    let answer = rig.query("{ __type(name: \"Post\") { fields { type { fields { name } } } } }").await;
+    assert!(fixture.take_sorted_requests().is_empty());
+    let answer = fixture.query("{ __type(name: \"Post\") { fields { type { fields { name } } } } }").await;
     assert!(answer.starts_with(r#"{"data":{"__type":{"fields":[{"type":{"fields":"#), "{answer}");
 }
 
@@ -148,9 +150,9 @@ fn planners_and_executions_are_send() {
     fn share<T: Send + Sync>() {}
     share::<QueryPlanner>();
     send(|| {
-        let rig = blog_fixture();
+        let fixture = blog_fixture();
         async move {
-            let _ = rig.query("{ posts { id } }").await;
+            let _ = fixture.query("{ posts { id } }").await;
         }
     });
 }
@@ -173,7 +175,7 @@ fn login_fixture() -> ExecutionFixture {
 
 #[tokio::test]
 async fn rejects_literals_that_do_not_match_their_type() {
-    let rig = login_fixture();
+    let fixture = login_fixture();
     for member in [
         "user: {a: 1}",
         "pin: {x: 1}",
@@ -193,22 +195,22 @@ async fn rejects_literals_that_do_not_match_their_type() {
         "at: 1",
         "day: RED",
     ] {
-        let answer = rig.query(&format!("mutation {{ login(input: {{{member}}}) }}")).await;
+        let answer = fixture.query(&format!("mutation {{ login(input: {{{member}}}) }}")).await;
         assert!(
             answer.contains("graphql-invalid") && answer.contains("Expected value of type"),
             "{member}: {answer}"
         );
     }
     for default in ["$u: String! = {a: 1}", "$u: [String] = [{a: 1}]"] {
-        let answer = rig.query(&format!("query({default}) {{ status @skip(if: false) }}")).await;
+        let answer = fixture.query(&format!("query({default}) {{ status @skip(if: false) }}")).await;
         assert!(answer.contains("found an object"), "{default}: {answer}");
     }
-    let directive = rig.query("{ status @skip(if: {a: true}) }").await;
+    let directive = fixture.query("{ status @skip(if: {a: true}) }").await;
     assert!(directive.contains("found an object"), "{directive}");
-    assert!(rig.take_sorted_requests().is_empty());
+    assert!(fixture.take_sorted_requests().is_empty());
     let fit = "mutation { login(input: {user: \"a\", tags: \"a\", big: 9007199254740993, at: \"b\", day: null, \
                any: {a: [{b: RED}], c: 1.5}}) }";
-    assert!(rig.planner.plan(fit, None).is_ok(), "{:?}", rig.planner.plan(fit, None));
+    assert!(fixture.planner.plan(fit, None).is_ok(), "{:?}", fixture.planner.plan(fit, None));
 }
 
 #[tokio::test]

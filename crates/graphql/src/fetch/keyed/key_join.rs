@@ -29,14 +29,14 @@ impl<'a> KeyJoin<'a> {
         column: impl Iterator<Item = JsonNode<'n>>,
     ) -> Vec<FetchOutcome> {
         let count = lists.iter().map(|list| list.count()).sum();
-        let (mut grouped, mut places) = (GroupedItems::with_capacity(count), Vec::with_capacity(count));
+        let (mut grouped, mut locations) = (GroupedItems::with_capacity(count), Vec::with_capacity(count));
         for (document, list) in lists.iter().enumerate() {
             for row in list.items() {
                 grouped.add(row.member(item.as_bytes()).and_then(|node| self.key_scalar(node)));
-                places.push(ValueLocation { document: document as u32, node_id: row.node_id() });
+                locations.push(ValueLocation { document: document as u32, node_id: row.node_id() });
             }
         }
-        let (mut found, mut kinds, mut found_any) = (Vec::new(), JoinKeyKinds::default(), false);
+        let (mut outcomes, mut kinds, mut found_any) = (Vec::new(), JoinKeyKinds::default(), false);
         for node in column {
             let mut items = Vec::new();
             let mut error = None;
@@ -45,10 +45,10 @@ impl<'a> KeyJoin<'a> {
                 let Some(scalar) = self.key_scalar(key) else { continue };
                 kinds = kinds | scalar.kind();
                 let group = grouped.find_group(&scalar).into_iter().flat_map(|group| grouped.items(group));
-                items.extend(group.filter_map(|item| places.get(item).copied()));
+                items.extend(group.filter_map(|item| locations.get(item).copied()));
             }
             found_any |= !items.is_empty();
-            found.push(match error {
+            outcomes.push(match error {
                 Some(error) => FetchOutcome::Failed(error),
                 None => self.match_outcome(node, items),
             });
@@ -56,9 +56,9 @@ impl<'a> KeyJoin<'a> {
         if !found_any && kinds.are_disjoint(grouped.kinds()) {
             let key = (self.item_match.key.clone(), kinds.kind_names());
             let item = (self.item_match.item.clone(), grouped.kinds().kind_names());
-            return vec![self.add_error(CallFailureReason::KindMismatch { key, item }); found.len()];
+            return vec![self.add_error(CallFailureReason::KindMismatch { key, item }); outcomes.len()];
         }
-        found
+        outcomes
     }
 
     /// Returns the result of an object that has these items.

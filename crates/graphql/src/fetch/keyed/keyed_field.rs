@@ -126,16 +126,16 @@ impl KeyedFetch<'_> {
             let place: usize = alias.strip_prefix('f')?.parse().ok()?;
             (place < rows.len()).then_some((place, rest))
         });
-        let data = data.and_then(|spot| document.node_by_id(spot));
+        let data = data.and_then(|node_id| document.node_by_id(node_id));
         let (number, first) = (fetched.documents.len() as u32, fetched.errors.len() as u32);
         for (place, row) in rows.iter().enumerate() {
             let node = data.and_then(|data| data.member(field_alias(place).as_bytes()));
-            let found = match sorted.target_outcome(place, node, number) {
+            let outcome = match sorted.target_outcome(place, node, number) {
                 FetchOutcome::Partial(place, error) => FetchOutcome::Partial(place, first + error),
                 FetchOutcome::Failed(error) => FetchOutcome::Failed(first + error),
                 found => found,
             };
-            set_outcome(fetched, *row, found);
+            set_outcome(fetched, *row, outcome);
         }
         fetched.errors.extend(sorted.into_errors(self.service.name(), status));
         fetched.documents.push(document);
@@ -198,18 +198,19 @@ impl KeyedFetch<'_> {
 /// Groups the errors of a list's response. Errors of items that were joined belong to these items, whose
 /// locations are returned in the same order. All others concern the list as a whole.
 pub(super) fn group_item_errors(
-    told: Vec<JsonValue>,
+    values: Vec<JsonValue>,
     list: JsonNode<'_>,
     document: u32,
-    found: &[FetchOutcome],
+    outcomes: &[FetchOutcome],
 ) -> (SortedErrors, Vec<ValueLocation>) {
-    let found: HashSet<ValueLocation> = found.iter().flat_map(FetchOutcome::locations).copied().collect();
+    let value_locations: HashSet<ValueLocation> =
+        outcomes.iter().flat_map(FetchOutcome::locations).copied().collect();
     let place = |item: JsonNode<'_>| ValueLocation { document, node_id: item.node_id() };
     let places: Vec<ValueLocation> = list.items().map(place).collect();
-    let sorted = SortedErrors::new(told, |path| {
+    let sorted = SortedErrors::new(values, |path| {
         let [JsonValue::String(alias), JsonValue::Number(item), rest @ ..] = path else { return None };
         let item = usize::try_from(item.as_u64()?).ok()?;
-        (alias == LIST_KEY && found.contains(places.get(item)?)).then_some((item, rest))
+        (alias == LIST_KEY && value_locations.contains(places.get(item)?)).then_some((item, rest))
     });
     let places = sorted.targets().filter_map(|item| places.get(item).copied()).collect();
     (sorted, places)
@@ -254,8 +255,8 @@ fn field_alias(place: usize) -> String {
     format!("f{place}")
 }
 
-fn set_outcome(fetched: &mut FetchedValues, row: usize, found: FetchOutcome) {
-    if let Some(place) = fetched.outcomes.get_mut(row) {
-        *place = found;
+fn set_outcome(fetched: &mut FetchedValues, row: usize, outcome: FetchOutcome) {
+    if let Some(fetch_outcome) = fetched.outcomes.get_mut(row) {
+        *fetch_outcome = outcome;
     }
 }

@@ -40,19 +40,19 @@ pub(super) struct ListKey<'a> {
 
 impl<'a> KeyedFetch<'a> {
     /// Fetches the complete list.
-    pub(super) async fn fetch_whole(&self, ask: &BoundCall, joined: &ItemMatch) -> FetchedValues {
-        let list = self.fetch_list(ask, joined, &[]).await;
+    pub(super) async fn fetch_whole(&self, call: &BoundCall, joined: &ItemMatch) -> FetchedValues {
+        let list = self.fetch_list(call, joined, &[]).await;
         offload::move_if_long(work::RESULT * self.keys.len()).await;
         match list {
             Ok(_) if self.keys.values.is_empty() => FetchedValues::default(),
-            Ok(list) => self.join_lists(ask, joined, vec![Ok(list)], &[]).await,
+            Ok(list) => self.join_lists(call, joined, vec![Ok(list)], &[]).await,
             Err(reason) => self.failed_fetch(reason),
         }
     }
 
     /// Fetches the items that belong to the keys.
-    pub(super) async fn fetch_by_ids(&self, ask: &BoundCall, joined: &ItemMatch) -> FetchedValues {
-        let Some(nodes) = list_key_field(ask).and_then(|field| self.keys.column(field)) else {
+    pub(super) async fn fetch_by_ids(&self, call: &BoundCall, joined: &ItemMatch) -> FetchedValues {
+        let Some(nodes) = list_key_field(call).and_then(|field| self.keys.column(field)) else {
             return self.failed_fetch(CallFailureReason::NoValue(joined.key.clone()));
         };
         let (mut ids, mut seen) = (Vec::with_capacity(self.keys.len()), HashSet::new());
@@ -65,7 +65,7 @@ impl<'a> KeyedFetch<'a> {
                 ids.push(ListKey { node, text });
             }
         }
-        let (lengths, between, room) = match ask {
+        let (lengths, between, room) = match call {
             BoundCall::Rest(operation) => self.url_room(operation, &ids),
             BoundCall::Field { .. } => (vec![0; ids.len()], 0, 0),
         };
@@ -74,9 +74,9 @@ impl<'a> KeyedFetch<'a> {
             return self.failed_fetch(reason);
         }
         let parts: Vec<&[ListKey<'_>]> = parts.into_iter().filter_map(|part| ids.get(part)).collect();
-        let lists = parts.iter().map(|part| self.fetch_list(ask, joined, part).boxed()).collect();
+        let lists = parts.iter().map(|part| self.fetch_list(call, joined, part).boxed()).collect();
         let lists = join_bounded(lists, self.context.limits.concurrency).await;
-        self.join_lists(ask, joined, lists, &parts).await
+        self.join_lists(call, joined, lists, &parts).await
     }
 
     /// Returns the lengths of the keys in a URL, the number of bytes between two of them, and the number of
@@ -96,11 +96,11 @@ impl<'a> KeyedFetch<'a> {
     /// Fetches a list by these keys, or completely.
     async fn fetch_list(
         &self,
-        ask: &BoundCall,
+        call: &BoundCall,
         joined: &ItemMatch,
         ids: &[ListKey<'_>],
     ) -> Result<FetchedList, CallFailureReason> {
-        let operation = match ask {
+        let operation = match call {
             BoundCall::Rest(operation) => operation,
             BoundCall::Field { name, arguments } => {
                 return self.fetch_field_list(name, arguments, joined, ids).await;
@@ -125,7 +125,7 @@ impl<'a> KeyedFetch<'a> {
     /// call.
     async fn join_lists(
         &self,
-        ask: &BoundCall,
+        call: &BoundCall,
         joined: &ItemMatch,
         lists: Vec<Result<FetchedList, CallFailureReason>>,
         parts: &[&[ListKey<'_>]],
@@ -158,7 +158,7 @@ impl<'a> KeyedFetch<'a> {
                 }
             }
         }
-        let item = match ask {
+        let item = match call {
             BoundCall::Rest(_) => &*joined.item,
             BoundCall::Field { .. } => keyed_field::ITEM_KEY,
         };
@@ -172,8 +172,8 @@ impl<'a> KeyedFetch<'a> {
         errors.extend(join.errors.into_iter().map(|reason| self.source_error(reason)));
         for (document, (list, (told, status))) in lists.iter().zip(told).enumerate() {
             if !told.is_empty() {
-                let (sorted, places) = keyed_field::group_item_errors(told, *list, document as u32, found);
-                items.extend(places.into_iter().zip(errors.len() as u32..));
+                let (sorted, locations) = keyed_field::group_item_errors(told, *list, document as u32, found);
+                items.extend(locations.into_iter().zip(errors.len() as u32..));
                 errors.extend(sorted.into_errors(self.service.name(), status));
             }
         }
@@ -182,8 +182,8 @@ impl<'a> KeyedFetch<'a> {
 }
 
 /// Returns the key field by which a list is fetched.
-fn list_key_field(ask: &BoundCall) -> Option<&str> {
-    let mut sources: Box<dyn Iterator<Item = &ParameterSource>> = match ask {
+fn list_key_field(call: &BoundCall) -> Option<&str> {
+    let mut sources: Box<dyn Iterator<Item = &ParameterSource>> = match call {
         BoundCall::Rest(operation) => {
             Box::new(operation.parameters.iter().map(|parameter| &parameter.source))
         }

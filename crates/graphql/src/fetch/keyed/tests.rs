@@ -14,13 +14,13 @@ use crate::subgraph::{ItemMatch, ParameterSource, RestParameter};
 const REST: GraphqlEndpoint<'static> = GraphqlEndpoint { service: "shop", path: "" };
 const GRAPHQL: GraphqlEndpoint<'static> = GraphqlEndpoint { service: "shop", path: "/graphql" };
 
-fn rest_call(path: &str, place: ParameterLocation, name: &str) -> BoundCall {
+fn rest_call(path: &str, parameter_location: ParameterLocation, name: &str) -> BoundCall {
     let parameters = match name {
         "" => vec![],
         name => {
             vec![RestParameter {
                 name: name.into(),
-                location: place,
+                location: parameter_location,
                 is_required: false,
                 is_repeated: false,
                 source: ParameterSource::Key("id".into()),
@@ -50,9 +50,9 @@ fn item_match(item: &str, is_many: bool) -> ItemMatch {
 
 /// Returns the results of objects with these keys.
 async fn fetch_outcomes(
-    rig: &ShopFixture,
+    fixture: &ShopFixture,
     endpoint: &GraphqlEndpoint<'_>,
-    how: &BatchStrategy,
+    strategy: &BatchStrategy,
     keys: &str,
 ) -> FetchedValues {
     let document = JsonDocument::new(keys.to_owned().into()).expect("keys in JSON");
@@ -62,56 +62,64 @@ async fn fetch_outcomes(
         "" => ObjectSelection::default(),
         _ => ObjectSelection { text: "name", ..ObjectSelection::default() },
     };
-    fetch_by_key(&rig.call_context(), endpoint, how, &keys, &ArgumentValues::default(), &selection).await
+    fetch_by_key(&fixture.call_context(), endpoint, strategy, &keys, &ArgumentValues::default(), &selection)
+        .await
 }
 
 #[tokio::test]
 async fn fetches_ids_in_one_call_and_joins_the_items() {
     let text = r#"[{"id":3,"n":"c"},{"id":1.0,"n":"a"},{"n":"none"},7]"#;
-    let rig = ShopFixture::new(&[("/a?ids=1,2,3", 200, text)]).await;
-    let how =
+    let fixture = ShopFixture::new(&[("/a?ids=1,2,3", 200, text)]).await;
+    let strategy =
         BatchStrategy::KeyBatches(rest_call("/a", ParameterLocation::Query, "ids"), item_match("id", false));
-    let fetched = fetch_outcomes(&rig, &REST, &how, "[1,2,null,3]").await;
+    let fetched = fetch_outcomes(&fixture, &REST, &strategy, "[1,2,null,3]").await;
     assert_eq!(
         describe_outcomes(&fetched),
         [r#"{"id":1.0,"n":"a"}"#, "nothing", "nothing", r#"{"id":3,"n":"c"}"#]
     );
-    assert_eq!(rig.request_lines().len(), 1);
+    assert_eq!(fixture.request_lines().len(), 1);
 }
 
 #[tokio::test]
 async fn fetches_a_list_once_and_joins_the_items() {
     let text = r#"[{"b":1,"n":1},{"b":2,"n":2},{"b":1,"n":3}]"#;
-    let rig = ShopFixture::new(&[("/a", 200, text)]).await;
-    let how = BatchStrategy::WholeList(rest_call("/a", ParameterLocation::Query, ""), item_match("b", true));
-    let fetched = fetch_outcomes(&rig, &REST, &how, "[1,9,null,[2,1]]").await;
+    let fixture = ShopFixture::new(&[("/a", 200, text)]).await;
+    let strategy =
+        BatchStrategy::WholeList(rest_call("/a", ParameterLocation::Query, ""), item_match("b", true));
+    let fetched = fetch_outcomes(&fixture, &REST, &strategy, "[1,9,null,[2,1]]").await;
     let (first, second) = (r#"{"b":1,"n":1},{"b":1,"n":3}"#, r#"{"b":2,"n":2}"#);
     assert_eq!(
         describe_outcomes(&fetched),
         [format!("[{first}]"), "[]".into(), "[]".into(), format!("[{second},{first}]")]
     );
-    assert_eq!(rig.request_lines(), ["GET /a"]);
+    assert_eq!(fixture.request_lines(), ["GET /a"]);
 }
 
 #[tokio::test]
 async fn makes_no_call_without_keys() {
-    let rig = ShopFixture::new(&[]).await;
-    let how =
+    let fixture = ShopFixture::new(&[]).await;
+    let strategy =
         BatchStrategy::KeyBatches(rest_call("/a", ParameterLocation::Query, "ids"), item_match("id", false));
-    assert_eq!(describe_outcomes(&fetch_outcomes(&rig, &REST, &how, "[null,[]]").await), ["nothing", "[]"]);
-    let how = BatchStrategy::PerObject(rest_call("/a/{id}", ParameterLocation::Path, "id"));
-    assert_eq!(describe_outcomes(&fetch_outcomes(&rig, &REST, &how, "[null]").await), ["nothing"]);
-    assert!(rig.request_lines().is_empty());
+    assert_eq!(
+        describe_outcomes(&fetch_outcomes(&fixture, &REST, &strategy, "[null,[]]").await),
+        ["nothing", "[]"]
+    );
+    let batch_strategy = BatchStrategy::PerObject(rest_call("/a/{id}", ParameterLocation::Path, "id"));
+    assert_eq!(
+        describe_outcomes(&fetch_outcomes(&fixture, &REST, &batch_strategy, "[null]").await),
+        ["nothing"]
+    );
+    assert!(fixture.request_lines().is_empty());
 }
 
 #[tokio::test]
 async fn splits_long_lists_of_ids_and_isolates_failed_parts() {
     let answers =
         [("/a?ids=1,2", 200, r#"[{"id":1},{"id":2}]"#), ("/a?ids=3,4", 500, ""), ("/a?ids=5", 200, "[]")];
-    let rig = ShopFixture::new(&answers).await;
+    let fixture = ShopFixture::new(&answers).await;
     let joined = ItemMatch { batch: Some(2), ..item_match("id", false) };
-    let how = BatchStrategy::KeyBatches(rest_call("/a", ParameterLocation::Query, "ids"), joined);
-    let fetched = fetch_outcomes(&rig, &REST, &how, "[1,2,3,4,5]").await;
+    let strategy = BatchStrategy::KeyBatches(rest_call("/a", ParameterLocation::Query, "ids"), joined);
+    let fetched = fetch_outcomes(&fixture, &REST, &strategy, "[1,2,3,4,5]").await;
     let status = "upstream-status";
     assert_eq!(describe_outcomes(&fetched), [r#"{"id":1}"#, r#"{"id":2}"#, status, status, "nothing"]);
     assert_eq!(fetched.errors.len(), 1);
@@ -119,12 +127,12 @@ async fn splits_long_lists_of_ids_and_isolates_failed_parts() {
 
 #[tokio::test]
 async fn limits_the_length_of_urls() {
-    let rig = ShopFixture::new(&[]).await;
+    let fixture = ShopFixture::new(&[]).await;
     let keys: Vec<String> = (0..30).map(|number| format!("{number}{}", "é".repeat(200))).collect();
-    let how =
+    let strategy =
         BatchStrategy::KeyBatches(rest_call("/a", ParameterLocation::Query, "ids"), item_match("id", false));
-    let _ = fetch_outcomes(&rig, &REST, &how, &json!(keys).to_string()).await;
-    let lines = rig.request_lines();
+    let _ = fetch_outcomes(&fixture, &REST, &strategy, &json!(keys).to_string()).await;
+    let lines = fixture.request_lines();
     assert_eq!(lines.len(), 5);
     assert!(lines.iter().all(|line| line.len() <= 8004));
 }
@@ -133,9 +141,9 @@ async fn limits_the_length_of_urls() {
 async fn calls_for_single_objects_fail_independently() {
     let answers =
         [("/a/1", 200, r#"{"n":1}"#), ("/a/2", 404, ""), ("/a/3", 401, ""), ("/a/4", 200, "<html>")];
-    let rig = ShopFixture::new(&answers).await;
-    let how = BatchStrategy::PerObject(rest_call("/a/{id}", ParameterLocation::Path, "id"));
-    let fetched = fetch_outcomes(&rig, &REST, &how, r#"[1,2,3,4,"../5"]"#).await;
+    let fixture = ShopFixture::new(&answers).await;
+    let strategy = BatchStrategy::PerObject(rest_call("/a/{id}", ParameterLocation::Path, "id"));
+    let fetched = fetch_outcomes(&fixture, &REST, &strategy, r#"[1,2,3,4,"../5"]"#).await;
     let expected = [r#"{"n":1}"#, "nothing", "upstream-status", "upstream-not-json", "argument-unfit"];
     assert_eq!(describe_outcomes(&fetched), expected);
     assert_eq!(fetched.errors[0].status, Some(401));
@@ -143,43 +151,43 @@ async fn calls_for_single_objects_fail_independently() {
 
 #[tokio::test]
 async fn starts_no_calls_if_their_number_exceeds_the_limit() {
-    let rig = ShopFixture::new(&[]).await;
+    let fixture = ShopFixture::new(&[]).await;
     let keys = json!((0..21).collect::<Vec<_>>()).to_string();
     let fetched = fetch_outcomes(
-        &rig,
+        &fixture,
         &REST,
         &BatchStrategy::PerObject(rest_call("/a/{id}", ParameterLocation::Path, "id")),
         &keys,
     )
     .await;
     assert_eq!(describe_outcomes(&fetched), ["link-calls"; 21]);
-    assert!(rig.request_lines().is_empty());
+    assert!(fixture.request_lines().is_empty());
 }
 
 #[tokio::test]
 async fn reports_keys_of_different_kinds_unless_compared_as_text() {
-    let rig = ShopFixture::new(&[("/a", 200, r#"[{"id":"1"},{"id":"2"}]"#)]).await;
+    let fixture = ShopFixture::new(&[("/a", 200, r#"[{"id":"1"},{"id":"2"}]"#)]).await;
     let how = |is_text| {
         BatchStrategy::WholeList(
             rest_call("/a", ParameterLocation::Query, ""),
             ItemMatch { is_text, ..item_match("id", false) },
         )
     };
-    let fetched = fetch_outcomes(&rig, &REST, &how(false), "[1,3]").await;
+    let fetched = fetch_outcomes(&fixture, &REST, &how(false), "[1,3]").await;
     assert_eq!(describe_outcomes(&fetched), ["link-kinds", "link-kinds"]);
     assert!(fetched.errors[0].message.contains("numbers"), "{}", fetched.errors[0].message);
     assert_eq!(
-        describe_outcomes(&fetch_outcomes(&rig, &REST, &how(true), "[1,3]").await),
+        describe_outcomes(&fetch_outcomes(&fixture, &REST, &how(true), "[1,3]").await),
         [r#"{"id":"1"}"#, "nothing"]
     );
 }
 
 #[tokio::test]
 async fn reports_duplicate_items_only_for_the_affected_object() {
-    let rig = ShopFixture::new(&[("/a", 200, r#"[{"id":71},{"id":2},{"id":71}]"#)]).await;
-    let how =
+    let fixture = ShopFixture::new(&[("/a", 200, r#"[{"id":71},{"id":2},{"id":71}]"#)]).await;
+    let strategy =
         BatchStrategy::WholeList(rest_call("/a", ParameterLocation::Query, ""), item_match("id", false));
-    let fetched = fetch_outcomes(&rig, &REST, &how, "[71,2]").await;
+    let fetched = fetch_outcomes(&fixture, &REST, &strategy, "[71,2]").await;
     assert_eq!(describe_outcomes(&fetched), ["link-duplicate", r#"{"id":2}"#]);
     // The key may be hidden.
     assert!(!fetched.errors[0].message.contains("71"), "{}", fetched.errors[0].message);
@@ -187,16 +195,20 @@ async fn reports_duplicate_items_only_for_the_affected_object() {
 
 #[tokio::test]
 async fn reports_responses_that_are_not_lists() {
-    let rig = ShopFixture::new(&[("/a", 200, r#"{"id":1}"#)]).await;
-    let how = BatchStrategy::WholeList(rest_call("/a", ParameterLocation::Query, ""), item_match("id", true));
-    assert_eq!(describe_outcomes(&fetch_outcomes(&rig, &REST, &how, "[1,2]").await), ["upstream-shape"; 2]);
+    let fixture = ShopFixture::new(&[("/a", 200, r#"{"id":1}"#)]).await;
+    let strategy =
+        BatchStrategy::WholeList(rest_call("/a", ParameterLocation::Query, ""), item_match("id", true));
+    assert_eq!(
+        describe_outcomes(&fetch_outcomes(&fixture, &REST, &strategy, "[1,2]").await),
+        ["upstream-shape"; 2]
+    );
 }
 
 #[tokio::test]
 async fn fetches_all_ids_from_a_graphql_service_in_one_field() {
     let answer = r#"{"data":{"orfa_list":[{"orfa_key":2,"name":"b"},{"orfa_key":1,"name":"a"},null]}}"#;
-    let rig = ShopFixture::new(&[("POST /graphql", 200, answer)]).await;
-    let how = BatchStrategy::KeyBatches(
+    let fixture = ShopFixture::new(&[("POST /graphql", 200, answer)]).await;
+    let strategy = BatchStrategy::KeyBatches(
         field_call(
             "agents",
             &[
@@ -206,12 +218,12 @@ async fn fetches_all_ids_from_a_graphql_service_in_one_field() {
         ),
         item_match("number", false),
     );
-    let fetched = fetch_outcomes(&rig, &GRAPHQL, &how, "[1,2,3]").await;
+    let fetched = fetch_outcomes(&fixture, &GRAPHQL, &strategy, "[1,2,3]").await;
     assert_eq!(
         describe_outcomes(&fetched),
         [r#"{"orfa_key":1,"name":"a"}"#, r#"{"orfa_key":2,"name":"b"}"#, "nothing"]
     );
-    let sent: serde_json::Value = serde_json::from_str(&rig.pop_last_request().body).unwrap();
+    let sent: serde_json::Value = serde_json::from_str(&fixture.pop_last_request().body).unwrap();
     let text = "query($orfa_ids:[ID!]!,$orfa_all:Boolean){orfa_list:agents(ids:$orfa_ids,all:$orfa_all){orfa_key:number name} }";
     assert_eq!(sent, json!({ "query": text, "variables": { "orfa_ids": [1, 2, 3], "orfa_all": true } }));
 }
@@ -220,14 +232,14 @@ async fn fetches_all_ids_from_a_graphql_service_in_one_field() {
 async fn fetches_each_object_from_a_graphql_service_in_one_document() {
     let answer = r#"{"data":{"f0":{"name":"a"},"f1":null,"f2":{"name":null}},
         "errors":[{"message":"no","path":["f1"]},{"message":"none","path":["f2","name"],"locations":[]}]}"#;
-    let rig = ShopFixture::new(&[("POST /graphql", 200, answer)]).await;
-    let how =
+    let fixture = ShopFixture::new(&[("POST /graphql", 200, answer)]).await;
+    let strategy =
         BatchStrategy::PerObject(field_call("agent", &[("id", "ID!", ParameterSource::Key("id".into()))]));
-    let fetched = fetch_outcomes(&rig, &GRAPHQL, &how, r#"["x",null,"y","z"]"#).await;
+    let fetched = fetch_outcomes(&fixture, &GRAPHQL, &strategy, r#"["x",null,"y","z"]"#).await;
     let partial = r#"{"name":null} but upstream-errors"#;
     assert_eq!(describe_outcomes(&fetched), [r#"{"name":"a"}"#, "nothing", "upstream-errors", partial]);
     assert_eq!(fetched.errors[1].reported_errors, [json!({ "message": "none", "path": ["name"] })]);
-    let sent: serde_json::Value = serde_json::from_str(&rig.pop_last_request().body).unwrap();
+    let sent: serde_json::Value = serde_json::from_str(&fixture.pop_last_request().body).unwrap();
     let text = "query($orfa_id_0:ID!,$orfa_id_1:ID!,$orfa_id_2:ID!)\
         {f0:agent(id:$orfa_id_0){name} f1:agent(id:$orfa_id_1){name} f2:agent(id:$orfa_id_2){name} }";
     let variables = json!({ "orfa_id_0": "x", "orfa_id_1": "y", "orfa_id_2": "z" });

@@ -41,8 +41,8 @@ fn any_response_gives_each_target_a_result_with_valid_references() {
             };
             let fetched = assign_entities(response, &[("_entities", 2)], &"shop".into());
             assert_eq!(fetched.outcomes.len(), 2);
-            for found in &fetched.outcomes {
-                match found {
+            for outcome in &fetched.outcomes {
+                match outcome {
                     FetchOutcome::Null | FetchOutcome::Many(_) => {}
                     FetchOutcome::One(place) => {
                         assert!(fetched.documents[0].node_by_id(place.node_id).is_some())

@@ -42,41 +42,41 @@ impl GraphqlServiceResponse {
         let status = answer.status();
         let or_status = |reason| if status.is_success() { reason } else { CallFailureReason::Status(status) };
         let document = answer.document().await.map_err(or_status)?;
-        let (mut data, mut told, mut is_response) = (None, Vec::new(), false);
+        let (mut data, mut values, mut is_response) = (None, Vec::new(), false);
         for (key, value) in document.root().members() {
             if key.equals(b"data") && matches!(value.kind(), ValueKind::Object | ValueKind::Null) {
                 data = (value.kind() == ValueKind::Object).then(|| value.node_id());
                 is_response = true;
             } else if key.equals(b"errors") && value.kind() == ValueKind::Array {
                 offload::move_if_long(work::ERROR_BYTE * value.text().len()).await;
-                told = parse_errors(value);
-                is_response |= !told.is_empty();
+                values = parse_errors(value);
+                is_response |= !values.is_empty();
             }
         }
-        if !is_response || (data.is_none() && told.is_empty()) {
+        if !is_response || (data.is_none() && values.is_empty()) {
             return Err(or_status(CallFailureReason::NotGraphql));
         }
-        Ok(Self { document: Arc::clone(document), data, reported_errors: told, status })
+        Ok(Self { document: Arc::clone(document), data, reported_errors: values, status })
     }
 }
 
 /// Returns the errors that are passed on.
 fn parse_errors(list: JsonNode<'_>) -> Vec<Value> {
     let mut parsed_bytes = 0;
-    let (mut told, objects) = (Vec::new(), |node: &JsonNode<'_>| node.kind() == ValueKind::Object);
+    let (mut values, objects) = (Vec::new(), |node: &JsonNode<'_>| node.kind() == ValueKind::Object);
     for node in list.items().take(MAX_ERRORS).filter(objects) {
         let length = node.text().len();
         if length > MAX_ERROR_BYTES {
-            told.push(only_message(node));
+            values.push(only_message(node));
             continue;
         }
         parsed_bytes += length;
         if parsed_bytes > MAX_PARSED_BYTES {
             break;
         }
-        told.extend(parse_error(node));
+        values.extend(parse_error(node));
     }
-    told
+    values
 }
 
 /// Returns an error with nothing but the beginning of its message.
@@ -110,9 +110,9 @@ pub(crate) struct SortedErrors {
 
 impl SortedErrors {
     /// Groups errors. `target` maps an error's path to the target and the rest of the path below it.
-    pub(crate) fn new(told: Vec<Value>, target: impl Fn(&[Value]) -> Option<(usize, &[Value])>) -> Self {
+    pub(crate) fn new(values: Vec<Value>, target: impl Fn(&[Value]) -> Option<(usize, &[Value])>) -> Self {
         let (mut by_target, mut unassigned) = (BTreeMap::<usize, (u32, Vec<Value>)>::new(), Vec::new());
-        for mut error in told {
+        for mut error in values {
             let path = error.get("path").and_then(Value::as_array);
             match path.and_then(|path| target(path)).map(|(target, rest)| (target, rest.to_vec())) {
                 Some((target, rest)) => {
@@ -142,9 +142,9 @@ impl SortedErrors {
     ) -> FetchOutcome {
         let own = self.by_target.get(&target).map(|(number, _)| *number);
         let general = self.by_target.len() as u32;
-        let place =
+        let location =
             node.filter(super::is_not_null).map(|node| ValueLocation { document, node_id: node.node_id() });
-        match (place, own) {
+        match (location, own) {
             (Some(place), Some(error)) => FetchOutcome::Partial(place, error),
             (Some(place), None) => FetchOutcome::One(place),
             (None, Some(error)) => FetchOutcome::Failed(error),
@@ -160,7 +160,7 @@ impl SortedErrors {
     pub(crate) fn into_errors(self, service: &Arc<str>, status: StatusCode) -> Vec<SourceError> {
         let general = Some(self.unassigned).filter(|general| !general.is_empty());
         let told = self.by_target.into_values().map(|(_, told)| told).chain(general);
-        let told = told.map(|told| CallFailureReason::ReportedErrors(told, status));
+        let told = told.map(|values| CallFailureReason::ReportedErrors(values, status));
         told.chain(self.is_value_missing.then_some(CallFailureReason::MissingValue))
             .map(|reason| reason.into_source_error(service))
             .collect()

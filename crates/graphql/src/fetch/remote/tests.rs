@@ -9,23 +9,23 @@ use crate::fetch::shop_fixture::{ShopFixture, count_moves, describe_outcomes};
 const SHOP: GraphqlEndpoint<'static> = GraphqlEndpoint { service: "shop", path: "/graphql" };
 
 async fn fetch_root_response(status: u16, text: &str) -> FetchedValues {
-    let rig = ShopFixture::new(&[("POST /graphql", status, text)]).await;
-    fetch_root(&rig.call_context(), &SHOP, &EncodedDocument::new("{a}"), &[], true).await
+    let fixture = ShopFixture::new(&[("POST /graphql", status, text)]).await;
+    fetch_root(&fixture.call_context(), &SHOP, &EncodedDocument::new("{a}"), &[], true).await
 }
 
 #[tokio::test]
 async fn posts_a_document_and_its_variables() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{"a":1}}"#)]).await;
+    let fixture = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{"a":1}}"#)]).await;
     let query = EncodedDocument::new("query($n:Int,$s:String){a(n:$n,s:$s)} # \"quoted\"");
     let variables = [("n", Bytes::from_static(b"1")), ("s", Bytes::from_static(b"\"x\""))];
-    let fetched = fetch_root(&rig.call_context(), &SHOP, &query, &variables, true).await;
+    let fetched = fetch_root(&fixture.call_context(), &SHOP, &query, &variables, true).await;
     assert_eq!(describe_outcomes(&fetched), [r#"{"a":1}"#]);
-    let seen = rig.pop_last_request();
+    let request = fixture.pop_last_request();
     let expected =
         r#"{"query":"query($n:Int,$s:String){a(n:$n,s:$s)} # \"quoted\"","variables":{"n":1,"s":"x"}}"#;
-    assert_eq!(seen.body, expected);
-    assert_eq!(seen.headers["content-type"], "application/json");
-    assert_eq!(seen.headers["accept"], "application/graphql-response+json, application/json;q=0.9");
+    assert_eq!(request.body, expected);
+    assert_eq!(request.headers["content-type"], "application/json");
+    assert_eq!(request.headers["accept"], "application/graphql-response+json, application/json;q=0.9");
 }
 
 #[tokio::test]

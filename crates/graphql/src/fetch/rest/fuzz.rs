@@ -56,7 +56,7 @@ fn all_operations(bindings: &SubgraphBindings) -> Vec<Arc<RestOperation>> {
     let mut operations: Vec<Arc<RestOperation>> = bindings.roots.values().map(Arc::clone).collect();
     for entity in bindings.entities.values() {
         let hows = entity.fetch_strategy.iter().chain(entity.links.values().map(|link| &link.strategy));
-        operations.extend(hows.filter_map(|how| match how {
+        operations.extend(hows.filter_map(|strategy| match strategy {
             BatchStrategy::KeyBatches(BoundCall::Rest(operation), _)
             | BatchStrategy::WholeList(BoundCall::Rest(operation), _)
             | BatchStrategy::PerObject(BoundCall::Rest(operation)) => Some(Arc::clone(operation)),
@@ -69,8 +69,8 @@ fn all_operations(bindings: &SubgraphBindings) -> Vec<Arc<RestOperation>> {
 }
 
 /// Returns the names of the parameters in a location.
-fn parameter_names(operation: &RestOperation, place: ParameterLocation) -> Vec<&str> {
-    let of = operation.parameters.iter().filter(|parameter| parameter.location == place);
+fn parameter_names(operation: &RestOperation, location: ParameterLocation) -> Vec<&str> {
+    let of = operation.parameters.iter().filter(|parameter| parameter.location == location);
     of.map(|parameter| &*parameter.name).collect()
 }
 

@@ -7,12 +7,18 @@ use super::*;
 use crate::fetch::shop_fixture::{ShopFixture, describe_outcomes};
 use crate::subgraph::RestParameter;
 
-fn new_parameter(name: &str, place: ParameterLocation, from: ParameterSource) -> RestParameter {
-    RestParameter { name: name.into(), location: place, is_required: false, is_repeated: false, source: from }
+fn new_parameter(name: &str, parameter_location: ParameterLocation, from: ParameterSource) -> RestParameter {
+    RestParameter {
+        name: name.into(),
+        location: parameter_location,
+        is_required: false,
+        is_repeated: false,
+        source: from,
+    }
 }
 
-fn argument_parameter(name: &str, place: ParameterLocation) -> RestParameter {
-    new_parameter(name, place, ParameterSource::Argument(name.into()))
+fn argument_parameter(name: &str, location: ParameterLocation) -> RestParameter {
+    new_parameter(name, location, ParameterSource::Argument(name.into()))
 }
 
 fn get_operation(path: &str, parameters: Vec<RestParameter>) -> RestOperation {
@@ -33,9 +39,9 @@ fn parse_arguments(text: &str) -> ArgumentValues {
 
 /// Returns the result of a plain GET of `/` with this response.
 async fn fetch_response(status: u16, text: &str) -> (FetchedValues, Vec<String>) {
-    let rig = ShopFixture::new(&[("/", status, text)]).await;
+    let fixture = ShopFixture::new(&[("/", status, text)]).await;
     let fetched =
-        fetch_root(&rig.call_context(), "shop", &get_operation("/", vec![]), &ArgumentValues::default())
+        fetch_root(&fixture.call_context(), "shop", &get_operation("/", vec![]), &ArgumentValues::default())
             .await;
     let shown = describe_outcomes(&fetched);
     (fetched, shown)
@@ -43,10 +49,10 @@ async fn fetch_response(status: u16, text: &str) -> (FetchedValues, Vec<String>)
 
 /// Returns the URL of an operation with these arguments, or the code of the error.
 async fn request_url(operation: &RestOperation, text: &str) -> String {
-    let rig = ShopFixture::new(&[]).await;
-    let fetched = fetch_root(&rig.call_context(), "shop", operation, &parse_arguments(text)).await;
+    let fixture = ShopFixture::new(&[]).await;
+    let fetched = fetch_root(&fixture.call_context(), "shop", operation, &parse_arguments(text)).await;
     match fetched.errors.first().map(|error| error.code) {
-        Some("upstream-status") => rig.pop_last_request().request_line,
+        Some("upstream-status") => fixture.pop_last_request().request_line,
         code => code.unwrap_or_default().to_owned(),
     }
 }
@@ -117,17 +123,17 @@ async fn rejects_an_empty_list_in_a_path() {
 
 #[tokio::test]
 async fn omits_an_empty_list_outside_the_path_only_if_that_is_safe() {
-    for place in [ParameterLocation::Query, ParameterLocation::Header, ParameterLocation::Cookie] {
+    for location in [ParameterLocation::Query, ParameterLocation::Header, ParameterLocation::Cookie] {
         for is_repeated in [false, true] {
-            let mut operation = get_operation("/items", vec![argument_parameter("ids", place)]);
+            let mut operation = get_operation("/items", vec![argument_parameter("ids", location)]);
             operation.parameters[0].is_repeated = is_repeated;
             for text in [r#"{"ids":[]}"#, r#"{"ids":[null]}"#] {
-                let rig = ShopFixture::new(&[]).await;
+                let fixture = ShopFixture::new(&[]).await;
                 operation.method = Method::GET;
-                let _ = fetch_root(&rig.call_context(), "shop", &operation, &parse_arguments(text)).await;
-                let seen = rig.pop_last_request();
-                assert_eq!(seen.request_line, "GET /items");
-                assert!(!seen.headers.contains_key("ids") && !seen.headers.contains_key("cookie"));
+                let _ = fetch_root(&fixture.call_context(), "shop", &operation, &parse_arguments(text)).await;
+                let request = fixture.pop_last_request();
+                assert_eq!(request.request_line, "GET /items");
+                assert!(!request.headers.contains_key("ids") && !request.headers.contains_key("cookie"));
                 operation.method = Method::DELETE;
                 assert_eq!(request_url(&operation, text).await, "argument-missing");
             }
@@ -140,9 +146,9 @@ async fn omits_an_empty_list_outside_the_path_only_if_that_is_safe() {
 
 #[tokio::test]
 async fn rejects_a_list_with_an_empty_text_in_unsafe_requests() {
-    for place in [ParameterLocation::Query, ParameterLocation::Header, ParameterLocation::Cookie] {
+    for location in [ParameterLocation::Query, ParameterLocation::Header, ParameterLocation::Cookie] {
         for is_repeated in [false, true] {
-            let mut operation = get_operation("/items", vec![argument_parameter("ids", place)]);
+            let mut operation = get_operation("/items", vec![argument_parameter("ids", location)]);
             operation.parameters[0].is_repeated = is_repeated;
             for text in [r#"{"ids":[""]}"#, r#"{"ids":["",null]}"#, r#"{"ids":["a",""]}"#] {
                 operation.method = Method::DELETE;
@@ -197,10 +203,11 @@ async fn omits_an_object_without_scalars_only_if_that_is_safe() {
 async fn omits_a_null_body() {
     let operation =
         RestOperation { method: Method::POST, body: Some("input".into()), ..get_operation("/", vec![]) };
-    let rig = ShopFixture::new(&[]).await;
-    let _ = fetch_root(&rig.call_context(), "shop", &operation, &parse_arguments(r#"{"input":null}"#)).await;
-    let seen = rig.pop_last_request();
-    assert_eq!((&*seen.body, seen.headers.get("content-type")), ("", None));
+    let fixture = ShopFixture::new(&[]).await;
+    let _ =
+        fetch_root(&fixture.call_context(), "shop", &operation, &parse_arguments(r#"{"input":null}"#)).await;
+    let request = fixture.pop_last_request();
+    assert_eq!((&*request.body, request.headers.get("content-type")), ("", None));
 }
 
 /// A deep object repeats the names above each of its values: the URL for this one of 400 KB would have 200
@@ -249,28 +256,28 @@ async fn sends_headers_cookies_fixed_values_and_bodies() {
     ];
     let operation =
         RestOperation { method: Method::POST, body: Some("input".into()), ..get_operation("/", parameters) };
-    let rig = ShopFixture::new(&[("POST /?sort=name&with=a,1", 200, "{}")]).await;
+    let fixture = ShopFixture::new(&[("POST /?sort=name&with=a,1", 200, "{}")]).await;
     let values = parse_arguments(r#"{"x-tenant":"t","session":"a b","input":{"n": 1.0,"s":"é"}}"#);
-    let fetched = fetch_root(&rig.call_context(), "shop", &operation, &values).await;
+    let fetched = fetch_root(&fixture.call_context(), "shop", &operation, &values).await;
     assert_eq!(describe_outcomes(&fetched), ["{}"]);
-    let seen = rig.pop_last_request();
-    let header = |name: &str| seen.headers.get(name).map_or("", |value| value.to_str().unwrap());
+    let request = fixture.pop_last_request();
+    let header = |name: &str| request.headers.get(name).map_or("", |value| value.to_str().unwrap());
     assert_eq!((header("x-tenant"), header("cookie")), ("t", "session=a%20b"));
     assert_eq!((header("content-type"), header("accept")), ("application/json", "application/json"));
-    assert_eq!(seen.body, r#"{"n": 1.0,"s":"é"}"#);
-    let wrong = parse_arguments(r#"{"x-tenant":"a\nb"}"#);
-    let fetched = fetch_root(&rig.call_context(), "shop", &operation, &wrong).await;
+    assert_eq!(request.body, r#"{"n": 1.0,"s":"é"}"#);
+    let argument_values = parse_arguments(r#"{"x-tenant":"a\nb"}"#);
+    let fetched = fetch_root(&fixture.call_context(), "shop", &operation, &argument_values).await;
     assert_eq!(describe_outcomes(&fetched), ["argument-unfit"]);
 }
 
 #[tokio::test]
 async fn reads_the_value_at_the_path_of_the_operation() {
-    let rig = ShopFixture::new(&[("/", 200, r#"{"data":{"items":[1,2]},"meta":{}}"#)]).await;
+    let fixture = ShopFixture::new(&[("/", 200, r#"{"data":{"items":[1,2]},"meta":{}}"#)]).await;
     let at =
         |path| RestOperation { response_path: JsonPath::parse(path).unwrap(), ..get_operation("/", vec![]) };
     let find = async |path| {
         describe_outcomes(
-            &fetch_root(&rig.call_context(), "shop", &at(path), &ArgumentValues::default()).await,
+            &fetch_root(&fixture.call_context(), "shop", &at(path), &ArgumentValues::default()).await,
         )
     };
     assert_eq!(find(".data.items").await, ["[1,2]"]);
@@ -279,20 +286,23 @@ async fn reads_the_value_at_the_path_of_the_operation() {
 
 #[tokio::test]
 async fn accepts_texts_and_empty_responses_as_values() {
-    let rig = ShopFixture::new(&[("/", 200, "a \"text\"\n"), ("DELETE /", 204, "")]).await;
+    let fixture = ShopFixture::new(&[("/", 200, "a \"text\"\n"), ("DELETE /", 204, "")]).await;
     let text = RestOperation { is_text: true, ..get_operation("/", vec![]) };
     let none = ArgumentValues::default();
     assert_eq!(
-        describe_outcomes(&fetch_root(&rig.call_context(), "shop", &text, &none).await),
+        describe_outcomes(&fetch_root(&fixture.call_context(), "shop", &text, &none).await),
         [r#""a \"text\"\n""#]
     );
     let delete = RestOperation { method: Method::DELETE, ..get_operation("/", vec![]) };
     assert_eq!(
-        describe_outcomes(&fetch_root(&rig.call_context(), "shop", &delete, &none).await),
+        describe_outcomes(&fetch_root(&fixture.call_context(), "shop", &delete, &none).await),
         ["nothing"]
     );
     let delete = RestOperation { is_empty: true, ..delete };
-    assert_eq!(describe_outcomes(&fetch_root(&rig.call_context(), "shop", &delete, &none).await), ["true"]);
+    assert_eq!(
+        describe_outcomes(&fetch_root(&fixture.call_context(), "shop", &delete, &none).await),
+        ["true"]
+    );
 }
 
 #[tokio::test]
@@ -336,10 +346,14 @@ async fn distinguishes_statuses_html_and_truncated_json() {
 
 #[tokio::test]
 async fn reports_broken_responses_and_unknown_services_by_call_codes() {
-    let rig = ShopFixture::new(&[]).await;
-    let unknown =
-        fetch_root(&rig.call_context(), "nobody", &get_operation("/", vec![]), &ArgumentValues::default())
-            .await;
+    let fixture = ShopFixture::new(&[]).await;
+    let unknown = fetch_root(
+        &fixture.call_context(),
+        "nobody",
+        &get_operation("/", vec![]),
+        &ArgumentValues::default(),
+    )
+    .await;
     assert_eq!(describe_outcomes(&unknown), ["service-unknown"]);
     let upstream = testkit::misbehaving_upstream::start().await;
     let config = services::ServiceConfig::with_url(upstream.url());
@@ -364,25 +378,25 @@ async fn reports_broken_responses_and_unknown_services_by_call_codes() {
 
 #[tokio::test]
 async fn sends_equal_reads_of_one_request_once() {
-    let rig = ShopFixture::new(&[("/", 200, "[1]")]).await;
-    let (ground, operation, none) =
-        (rig.call_context(), get_operation("/", vec![]), ArgumentValues::default());
+    let fixture = ShopFixture::new(&[("/", 200, "[1]")]).await;
+    let (context, operation, none) =
+        (fixture.call_context(), get_operation("/", vec![]), ArgumentValues::default());
     let both = futures_util::future::join(
-        fetch_root(&ground, "shop", &operation, &none),
-        fetch_root(&ground, "shop", &operation, &none),
+        fetch_root(&context, "shop", &operation, &none),
+        fetch_root(&context, "shop", &operation, &none),
     )
     .await;
     assert!(Arc::ptr_eq(&both.0.documents[0], &both.1.documents[0]), "read once, too");
-    assert_eq!(rig.request_lines(), ["GET /"]);
+    assert_eq!(fixture.request_lines(), ["GET /"]);
 }
 
 #[tokio::test]
 async fn coalesces_equal_reads_of_several_requests() {
-    let rig = ShopFixture::with_config(&[("/", 200, "[1]")], "", true).await;
+    let fixture = ShopFixture::with_config(&[("/", 200, "[1]")], "", true).await;
     let (operation, none) = (get_operation("/", vec![]), ArgumentValues::default());
-    let grounds = [rig.call_context(), rig.call_context()];
-    let asked = grounds.iter().map(|ground| fetch_root(ground, "shop", &operation, &none));
+    let grounds = [fixture.call_context(), fixture.call_context()];
+    let asked = grounds.iter().map(|context| fetch_root(context, "shop", &operation, &none));
     let fetched = futures_util::future::join_all(asked).await;
     assert!(Arc::ptr_eq(&fetched[0].documents[0], &fetched[1].documents[0]));
-    assert_eq!(rig.request_lines(), ["GET /"]);
+    assert_eq!(fixture.request_lines(), ["GET /"]);
 }

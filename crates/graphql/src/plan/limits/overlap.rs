@@ -110,7 +110,7 @@ impl<'d> OverlapSearch<'_, 'd> {
             }
             self.path.push(key);
             let mut others = group.iter();
-            let first = others.find_map(|known| Some((known, self.field_type(*known)?)));
+            let first = others.find_map(|occurrence| Some((occurrence, self.field_type(*occurrence)?)));
             let conflict = first.and_then(|(first, ty)| {
                 let other = others.find(|other| {
                     self.field_type(**other).is_some_and(|other| is_conflicting_shape(self.types, ty, other))
@@ -175,12 +175,13 @@ impl<'d> OverlapSearch<'_, 'd> {
         &mut self,
         group: &[FieldOccurrence<'d>],
     ) -> Result<Vec<Vec<FieldOccurrence<'d>>>, SearchEnd> {
-        let is_object = |known: &FieldOccurrence<'_>| known.parent.is_some_and(|id| self.types.is_object(id));
+        let is_object =
+            |occurrence: &FieldOccurrence<'_>| occurrence.parent.is_some_and(|id| self.types.is_object(id));
         let (of_objects, shared): (Vec<FieldOccurrence<'d>>, Vec<_>) =
             group.iter().copied().partition(is_object);
         let mut by_object: IndexMap<Option<TypeId>, Vec<FieldOccurrence<'d>>> = IndexMap::new();
-        for known in of_objects {
-            by_object.entry(known.parent).or_default().push(known);
+        for field_occurrence in of_objects {
+            by_object.entry(field_occurrence.parent).or_default().push(field_occurrence);
         }
         if by_object.len() < 2 {
             return Ok(vec![group.to_vec()]);
@@ -197,9 +198,10 @@ impl<'d> OverlapSearch<'_, 'd> {
 
     /// The selections below the fields of a group.
     fn subselections(&self, group: &[FieldOccurrence<'d>]) -> Vec<(&'d SelectionSet, Option<TypeId>)> {
-        let below = |known: &FieldOccurrence<'d>| {
-            let ty = self.field_type(*known).map(ClientTypeRef::named_type);
-            (!known.field.selection_set.items.is_empty()).then_some((&known.field.selection_set, ty))
+        let below = |occurrence: &FieldOccurrence<'d>| {
+            let ty = self.field_type(*occurrence).map(ClientTypeRef::named_type);
+            (!occurrence.field.selection_set.items.is_empty())
+                .then_some((&occurrence.field.selection_set, ty))
         };
         group.iter().filter_map(below).collect()
     }
@@ -250,11 +252,11 @@ impl<'d> OverlapSearch<'_, 'd> {
         Ok(())
     }
 
-    fn field_type(&self, known: FieldOccurrence<'d>) -> Option<&ClientTypeRef> {
-        if known.field.name == "__typename" {
+    fn field_type(&self, occurrence: FieldOccurrence<'d>) -> Option<&ClientTypeRef> {
+        if occurrence.field.name == "__typename" {
             return self.typename.as_ref();
         }
-        self.types.field(known.parent?, &known.field.name).map(|field| &field.ty)
+        self.types.field(occurrence.parent?, &occurrence.field.name).map(|field| &field.ty)
     }
 
     /// The number of a field's arguments.
@@ -279,8 +281,8 @@ impl<'d> OverlapSearch<'_, 'd> {
         first: FieldOccurrence<'d>,
         other: FieldOccurrence<'d>,
     ) -> Result<(), SearchEnd> {
-        let place = |known: FieldOccurrence<'_>| {
-            let position = known.field.position;
+        let place = |occurrence: FieldOccurrence<'_>| {
+            let position = occurrence.field.position;
             (position.line as u32, position.column as u32)
         };
         let told = |reason: &str| {

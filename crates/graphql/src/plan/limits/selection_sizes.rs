@@ -76,10 +76,10 @@ impl<'a, 'd> FigureBook<'a, 'd> {
     }
 
     fn measure_field(&self, field: &Field, parent: Option<TypeId>) -> SelectionSizes {
-        let declared = parent.and_then(|parent| self.types.field(parent, &field.name));
+        let client_field = parent.and_then(|parent| self.types.field(parent, &field.name));
         let below =
-            self.measure_selections(&field.selection_set, declared.map(|field| field.ty.named_type()));
-        let many = declared.map_or(1, |field| 10_u64.saturating_pow(list_depth(&field.ty)));
+            self.measure_selections(&field.selection_set, client_field.map(|field| field.ty.named_type()));
+        let many = client_field.map_or(1, |field| 10_u64.saturating_pow(list_depth(&field.ty)));
         SelectionSizes {
             depth: below.depth.saturating_add(1),
             aliases: below.aliases.saturating_add(u64::from(field.alias.is_some())),

@@ -171,7 +171,9 @@ fn subfields<'d>(
     types: &ClientTypes,
 ) -> Vec<SelectedField<'d>> {
     match types.field(parent, &field.name) {
-        Some(declared) => expand_fields(&field.selection_set, declared.ty.named_type(), fragments, types),
+        Some(client_field) => {
+            expand_fields(&field.selection_set, client_field.ty.named_type(), fragments, types)
+        }
         None => Vec::new(),
     }
 }

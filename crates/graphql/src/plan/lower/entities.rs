@@ -65,21 +65,24 @@ impl PlanLowering<'_> {
         let mut spots = Vec::new();
         for (batch, alias) in node.aliases.iter().enumerate() {
             for target in &alias.targets {
-                let mut said =
+                let mut representation =
                     self.lower_representation(alias.requires, alias.input_rewrites, fetch.fragments);
-                let way =
-                    self.find_object_path(target, None, object_path::StepNeeds::Representation(&mut said))?;
+                let resolved_object_path = self.find_object_path(
+                    target,
+                    None,
+                    object_path::StepNeeds::Representation(&mut representation),
+                )?;
                 let position = target.position;
                 let slot = self.positions[position].ensure_slot(SlotOrigin::StepResult(step, groups.len()));
-                after.extend(way.dependencies);
+                after.extend(resolved_object_path.dependencies);
                 spots.push((position, slot, batch));
                 groups.push(ObjectGroup {
                     position,
                     slot,
                     type_filter: None,
-                    input: StepInput::Representation(said),
-                    key_slots: way.key_slots,
-                    path: Some(way.path),
+                    input: StepInput::Representation(representation),
+                    key_slots: resolved_object_path.key_slots,
+                    path: Some(resolved_object_path.path),
                     is_many: false,
                     batch,
                 });
@@ -89,12 +92,12 @@ impl PlanLowering<'_> {
         for (position, slot, batch) in spots {
             let (Some(alias), Some(rest)) = (node.aliases.get(batch), rests.get(batch)) else { continue };
             let parent = Arc::clone(self.types.name(self.positions[position].declared_type));
-            let spot =
+            let data_position =
                 DataPosition { position, slot, parent: &parent, type_filter: None, is_conditional: false };
             let fetch = LoweredFetch { output_rewrites: alias.output_rewrites, ..fetch };
             self.record_selection(
                 fetch,
-                &spot,
+                &data_position,
                 rest.as_ref().unwrap_or(&alias.field.selections),
                 &mut Vec::new(),
             )?;
@@ -162,25 +165,25 @@ impl PlanLowering<'_> {
         if own.is_empty() || !fetch.is_rest() {
             return Ok(has_links);
         }
-        let how = entity
+        let strategy = entity
             .fetch_strategy
             .as_ref()
             .ok_or_else(|| LoweringError(format!("`{name}` can't be found by a key")))?;
-        let needs: Vec<Box<str>> = how.needed_fields().into_iter().map(Into::into).collect();
+        let needs: Vec<Box<str>> = strategy.needed_fields().into_iter().map(Into::into).collect();
         let keys: Option<Vec<Arc<str>>> = needs.iter().map(|need| key_of(need)).collect();
         let keys = keys.ok_or_else(|| unfetched_error(name, "it"))?;
-        let call = PlanCall::Keys(how.clone(), CallArgumentTexts::default());
+        let call = PlanCall::Keys(strategy.clone(), CallArgumentTexts::default());
         let slot =
             self.add_keyed_step(fetch, target, &only, call, StepReads { needed_fields: &needs, keys }, &[])?;
-        let spot = DataPosition {
+        let data_position = DataPosition {
             position: target.position,
             slot,
             parent: name,
             type_filter: only,
             is_conditional: false,
         };
-        self.set_type_resolver(fetch, &spot);
-        self.record_selection(fetch, &spot, &SelectionSet { items: own }, &mut Vec::new())?;
+        self.set_type_resolver(fetch, &data_position);
+        self.record_selection(fetch, &data_position, &SelectionSet { items: own }, &mut Vec::new())?;
         Ok(has_links)
     }
 }

@@ -22,11 +22,11 @@ impl PlanLowering<'_> {
         only: &TypeFilter,
         parent: &str,
         field: &FieldSelection,
-        how: &BatchStrategy,
+        batch_strategy: &BatchStrategy,
         reading: StepReads<'_>,
     ) -> LoweringResult {
         let arguments = self.lower_arguments(fetch, parent, field);
-        let call = match (&fetch.subgraph.kind, bound_call(how)) {
+        let call = match (&fetch.subgraph.kind, bound_call(batch_strategy)) {
             (SubgraphProtocol::Remote { path, .. }, BoundCall::Field { .. }) => {
                 let selections = inline_fragments(&field.selections, fetch.fragments);
                 let used = selections.variable_usages();
@@ -39,14 +39,14 @@ impl PlanLowering<'_> {
                 let selections = self.translate_selection(bindings, &selections, &below);
                 PlanCall::Linked {
                     path: Arc::clone(path),
-                    strategy: how.clone(),
+                    strategy: batch_strategy.clone(),
                     arguments,
                     selection: select::without_braces(&selections),
                     declarations: declares.into(),
                     variables: to_boxed_names(used.iter()),
                 }
             }
-            _ => PlanCall::Keys(how.clone(), arguments),
+            _ => PlanCall::Keys(batch_strategy.clone(), arguments),
         };
         let slot = self.add_keyed_step(
             fetch,
@@ -56,14 +56,14 @@ impl PlanLowering<'_> {
             reading,
             &inclusion_conditions(&field.skip_if, &field.include_if),
         )?;
-        let spot = DataPosition {
+        let data_position = DataPosition {
             position: target.position,
             slot,
             parent,
             type_filter: only.clone(),
             is_conditional: false,
         };
-        self.add_slot_value(fetch, &spot, field)
+        self.add_slot_value(fetch, &data_position, field)
     }
 
     /// Adds a step that is made for each object, with some of its fields as inputs.
@@ -78,7 +78,7 @@ impl PlanLowering<'_> {
     ) -> Result<SlotId, LoweringError> {
         let is_abstract = self.positions[target.position].is_abstract(self.types);
         let only = if is_abstract { only.clone() } else { None };
-        let way =
+        let resolved_object_path =
             self.find_object_path(target, only.as_ref(), object_path::StepNeeds::Keys(&mut reading.keys))?;
         let (step, position) = (self.steps.len(), target.position);
         let slot = self.positions[position].ensure_slot(SlotOrigin::StepResult(step, 0));
@@ -87,12 +87,18 @@ impl PlanLowering<'_> {
             slot,
             type_filter: only,
             input: StepInput::Fields(reading.needed_fields.into(), reading.keys.into()),
-            key_slots: way.key_slots,
-            path: Some(way.path),
+            key_slots: resolved_object_path.key_slots,
+            path: Some(resolved_object_path.path),
             is_many: is_many(&call),
             batch: 0,
         };
-        self.push_step(fetch.subgraph, call, vec![group], conditions, way.dependencies.into_iter().collect());
+        self.push_step(
+            fetch.subgraph,
+            call,
+            vec![group],
+            conditions,
+            resolved_object_path.dependencies.into_iter().collect(),
+        );
         Ok(slot)
     }
 }
@@ -107,8 +113,8 @@ pub(super) fn unfetched_error(parent: &str, field: &str) -> LoweringError {
     LoweringError(format!("the fields that `{parent}.{field}` needs are not fetched"))
 }
 
-fn bound_call(how: &BatchStrategy) -> &BoundCall {
-    match how {
+fn bound_call(strategy: &BatchStrategy) -> &BoundCall {
+    match strategy {
         BatchStrategy::KeyBatches(ask, _)
         | BatchStrategy::WholeList(ask, _)
         | BatchStrategy::PerObject(ask) => ask,

@@ -36,7 +36,7 @@ struct ObjectPath<'w> {
 
 /// Whether a slot has the field for all its objects, independently of variables.
 fn is_unconditional(entries: &[SlotField]) -> bool {
-    entries.iter().any(|entry| entry.type_filter.is_none() && !entry.is_conditional)
+    entries.iter().any(|field| field.type_filter.is_none() && !field.is_conditional)
 }
 
 impl PlanLowering<'_> {
@@ -46,7 +46,7 @@ impl PlanLowering<'_> {
         only: Option<&std::sync::Arc<[u32]>>,
         needs: StepNeeds<'_>,
     ) -> Result<ResolvedObjectPath, LoweringError> {
-        let mut way = ObjectPath {
+        let mut path = ObjectPath {
             positions: &self.positions,
             steps: &self.steps,
             types: self.types,
@@ -56,12 +56,12 @@ impl PlanLowering<'_> {
         match needs {
             StepNeeds::Keys(keys) => {
                 for key in keys {
-                    way.mark_field(target.position, key)?;
+                    path.mark_field(target.position, key)?;
                 }
             }
-            StepNeeds::Representation(said) => way.mark_representation(target.position, said)?,
+            StepNeeds::Representation(said) => path.mark_representation(target.position, said)?,
         }
-        way.build_path(target, only)
+        path.build_path(target, only)
     }
 }
 
@@ -101,16 +101,18 @@ impl ObjectPath<'_> {
         position: PositionId,
         representation: &mut EntityRepresentation,
     ) -> Result<(), LoweringError> {
-        for said in &mut representation.0 {
-            match &mut said.value {
+        for field in &mut representation.0 {
+            match &mut field.value {
                 RepresentationValue::Typename => self.mark_type_resolver(position),
                 RepresentationValue::Constant(_) => {}
-                RepresentationValue::Leaf => self.mark_field_or_name(position, &mut said.key, &said.name)?,
+                RepresentationValue::Leaf => {
+                    self.mark_field_or_name(position, &mut field.key, &field.name)?
+                }
                 RepresentationValue::Object(below) => {
-                    self.mark_field_or_name(position, &mut said.key, &said.name)?;
-                    let child = self.positions[position].children.get(&said.key);
+                    self.mark_field_or_name(position, &mut field.key, &field.name)?;
+                    let child = self.positions[position].children.get(&field.key);
                     let child =
-                        *child.ok_or_else(|| LoweringError(format!("no position at `{}`", said.key)))?;
+                        *child.ok_or_else(|| LoweringError(format!("no position at `{}`", field.key)))?;
                     self.mark_representation(child, below)?;
                     let marked = self.mark_key_slots(child);
                     self.mark_parent_slots(child, &marked);

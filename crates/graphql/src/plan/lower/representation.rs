@@ -21,21 +21,23 @@ impl PlanLowering<'_> {
         rewrites: &[FetchRewrite],
         fragments: &[FragmentDefinition],
     ) -> EntityRepresentation {
-        let mut said = Vec::new();
-        self.add_representation_fields(&inline_fragments(requires, fragments), &None, &mut said);
+        let mut fields = Vec::new();
+        self.add_representation_fields(&inline_fragments(requires, fragments), &None, &mut fields);
         for rewrite in rewrites {
             match rewrite {
                 FetchRewrite::ValueSetter(setter) => {
                     let value = || RepresentationValue::Constant(quote_json(&setter.set_value_to));
-                    self.apply_rewrite(&mut said, &setter.path, &None, &mut |said| said.value = value());
+                    self.apply_rewrite(&mut fields, &setter.path, &None, &mut |field| field.value = value());
                 }
                 FetchRewrite::KeyRenamer(renamer) => {
                     let name = renamer.rename_key_to.as_str();
-                    self.apply_rewrite(&mut said, &renamer.path, &None, &mut |said| said.name = name.into());
+                    self.apply_rewrite(&mut fields, &renamer.path, &None, &mut |representation_field| {
+                        representation_field.name = name.into()
+                    });
                 }
             }
         }
-        EntityRepresentation(said)
+        EntityRepresentation(fields)
     }
 
     fn add_representation_fields(
@@ -73,7 +75,7 @@ impl PlanLowering<'_> {
 
     fn apply_rewrite(
         &self,
-        said: &mut [RepresentationField],
+        fields: &mut [RepresentationField],
         path: &[FetchNodePathSegment],
         only: &TypeFilter,
         change: &mut dyn FnMut(&mut RepresentationField),
@@ -82,16 +84,18 @@ impl PlanLowering<'_> {
             [] => {}
             [FetchNodePathSegment::TypenameEquals(names), rest @ ..] => {
                 let only = intersect_types(only, &self.type_filter_for(names.iter().map(String::as_str)));
-                self.apply_rewrite(said, rest, &only, change);
+                self.apply_rewrite(fields, rest, &only, change);
             }
             [FetchNodePathSegment::Key(key), rest @ ..] => {
                 let meant = |known: &TypeFilter| match (known, only) {
                     (Some(known), Some(only)) => known.iter().any(|ty| only.contains(ty)),
                     _ => true,
                 };
-                for said in said.iter_mut().filter(|said| *said.name == **key && meant(&said.type_filter)) {
-                    match (rest, &mut said.value) {
-                        ([], _) => change(said),
+                for field in fields.iter_mut().filter(|representation_field| {
+                    *representation_field.name == **key && meant(&representation_field.type_filter)
+                }) {
+                    match (rest, &mut field.value) {
+                        ([], _) => change(field),
                         (_, RepresentationValue::Object(below)) => {
                             self.apply_rewrite(&mut below.0, rest, &None, change)
                         }

@@ -32,9 +32,9 @@ impl PlanLowering<'_> {
             let text = self.operation_text(fetch, &node.operation, None, &parent);
             let document = SubgraphDocument::new(path, &text, variables, is_query);
             let slot = self.add_root_step(fetch.subgraph, PlanCall::Document(document), position, &[]);
-            let spot =
+            let data_position =
                 DataPosition { position, slot, parent: &parent, type_filter: None, is_conditional: false };
-            return self.record_selection(fetch, &spot, &operation.selection_set, &mut Vec::new());
+            return self.record_selection(fetch, &data_position, &operation.selection_set, &mut Vec::new());
         }
         let selections = inline_fragments(&operation.selection_set, fetch.fragments);
         self.lower_operations(fetch, position, &parent, &selections)
@@ -61,9 +61,9 @@ impl PlanLowering<'_> {
                 }
                 SelectionItem::FragmentSpread(_) => continue,
             };
-            let known = fetch.bindings().roots.get(&(self.kind, field.name.as_str().into()));
-            let operation =
-                known.ok_or_else(|| LoweringError(format!("`{parent}.{}` has no operation", field.name)))?;
+            let rest_operation = fetch.bindings().roots.get(&(self.kind, field.name.as_str().into()));
+            let operation = rest_operation
+                .ok_or_else(|| LoweringError(format!("`{parent}.{}` has no operation", field.name)))?;
             let arguments = self.lower_arguments(fetch, parent, field);
             let call = PlanCall::Operation(Arc::clone(operation), arguments);
             let slot = self.add_root_step(
@@ -72,8 +72,9 @@ impl PlanLowering<'_> {
                 position,
                 &inclusion_conditions(&field.skip_if, &field.include_if),
             );
-            let spot = DataPosition { position, slot, parent, type_filter: None, is_conditional: false };
-            self.add_slot_value(fetch, &spot, field)?;
+            let data_position =
+                DataPosition { position, slot, parent, type_filter: None, is_conditional: false };
+            self.add_slot_value(fetch, &data_position, field)?;
         }
         Ok(())
     }

@@ -37,27 +37,33 @@ impl PlanLowering<'_> {
     pub(super) fn record_selection(
         &mut self,
         fetch: LoweredFetch<'_>,
-        spot: &DataPosition<'_>,
+        position: &DataPosition<'_>,
         selections: &SelectionSet,
         path: &mut Vec<String>,
     ) -> LoweringResult {
         for item in &selections.items {
             match item {
-                SelectionItem::Field(field) => self.record_field(fetch, spot, field, path)?,
+                SelectionItem::Field(field) => self.record_field(fetch, position, field, path)?,
                 SelectionItem::InlineFragment(fragment) => {
                     let is_conditional = fragment.skip_if.is_some() || fragment.include_if.is_some();
-                    let spot = &DataPosition {
-                        is_conditional: spot.is_conditional || is_conditional,
-                        ..spot.clone()
+                    let data_position = &DataPosition {
+                        is_conditional: position.is_conditional || is_conditional,
+                        ..position.clone()
                     };
-                    self.record_fragment(fetch, spot, &fragment.type_condition, &fragment.selections, path)?;
+                    self.record_fragment(
+                        fetch,
+                        data_position,
+                        &fragment.type_condition,
+                        &fragment.selections,
+                        path,
+                    )?;
                 }
                 SelectionItem::FragmentSpread(name) => {
                     let fragment = fetch.fragments.iter().find(|fragment| fragment.name == *name);
                     let Some(fragment) = fragment else { continue };
                     self.record_fragment(
                         fetch,
-                        spot,
+                        position,
                         &fragment.type_condition,
                         &fragment.selection_set,
                         path,
@@ -71,23 +77,23 @@ impl PlanLowering<'_> {
     fn record_fragment(
         &mut self,
         fetch: LoweredFetch<'_>,
-        spot: &DataPosition<'_>,
+        position: &DataPosition<'_>,
         parent: &str,
         selections: &SelectionSet,
         path: &mut Vec<String>,
     ) -> LoweringResult {
-        let only = match parent == spot.parent {
-            true => spot.type_filter.clone(),
-            false => intersect_types(&spot.type_filter, &self.type_filter_for([parent].into_iter())),
+        let only = match parent == position.parent {
+            true => position.type_filter.clone(),
+            false => intersect_types(&position.type_filter, &self.type_filter_for([parent].into_iter())),
         };
-        let spot = DataPosition { parent, type_filter: only, ..spot.clone() };
-        self.record_selection(fetch, &spot, selections, path)
+        let data_position = DataPosition { parent, type_filter: only, ..position.clone() };
+        self.record_selection(fetch, &data_position, selections, path)
     }
 
     fn record_field(
         &mut self,
         fetch: LoweredFetch<'_>,
-        spot: &DataPosition<'_>,
+        position: &DataPosition<'_>,
         field: &FieldSelection,
         path: &mut Vec<String>,
     ) -> LoweringResult {
@@ -100,7 +106,7 @@ impl PlanLowering<'_> {
                     .iter()
                     .filter_map(|(name, binding)| Some((binding.name.clone()?, self.types.find(name)?)));
                 let own: HashMap<Box<str>, TypeId> = own.collect();
-                let slot = &mut self.positions[spot.position].slots[spot.slot];
+                let slot = &mut self.positions[position.position].slots[position.slot];
                 slot.type_resolver.get_or_insert_with(|| match own.is_empty() {
                     true => TypeResolver::Typename(said.into()),
                     false => TypeResolver::Member(said.into(), own),
@@ -109,24 +115,25 @@ impl PlanLowering<'_> {
             return Ok(());
         }
         if let Some(link) =
-            fetch.bindings().entities.get(spot.parent).and_then(|e| e.links.get(field.name.as_str()))
+            fetch.bindings().entities.get(position.parent).and_then(|e| e.links.get(field.name.as_str()))
         {
-            return self.lower_own_link(fetch, spot, field, link);
+            return self.lower_own_link(fetch, position, field, link);
         }
         let is_conditional = field.skip_if.is_some() || field.include_if.is_some();
-        let spot = &DataPosition { is_conditional: spot.is_conditional || is_conditional, ..spot.clone() };
+        let data_position =
+            &DataPosition { is_conditional: position.is_conditional || is_conditional, ..position.clone() };
         path.push(said.to_owned());
         let key = renamed_key(fetch.output_rewrites, path).unwrap_or(said).to_owned();
         let is_renamed = said != key;
         if is_renamed {
-            self.add_entries(fetch, spot, field, said, false);
+            self.add_entries(fetch, data_position, field, said, false);
         }
-        self.add_entries(fetch, spot, field, &key, is_renamed);
-        let done = self.record_subselection(fetch, spot, field, &key, path);
+        self.add_entries(fetch, data_position, field, &key, is_renamed);
+        let done = self.record_subselection(fetch, data_position, field, &key, path);
         if said != key
-            && let Some(child) = self.positions[spot.position].children.get(key.as_str()).copied()
+            && let Some(child) = self.positions[data_position.position].children.get(key.as_str()).copied()
         {
-            self.positions[spot.position].children.insert(said.into(), child);
+            self.positions[data_position.position].children.insert(said.into(), child);
         }
         path.pop();
         done
@@ -135,23 +142,23 @@ impl PlanLowering<'_> {
     fn add_entries(
         &mut self,
         fetch: LoweredFetch<'_>,
-        spot: &DataPosition<'_>,
+        position: &DataPosition<'_>,
         field: &FieldSelection,
         key: &str,
         is_renamed: bool,
     ) {
         if fetch.is_rest() {
-            return self.add_member_entries(fetch, spot, &field.name, key, is_renamed);
+            return self.add_member_entries(fetch, position, &field.name, key, is_renamed);
         }
-        let entry = SlotField {
+        let slot_field = SlotField {
             field: field.name.as_str().into(),
-            type_filter: spot.type_filter.clone(),
+            type_filter: position.type_filter.clone(),
             lookup: FieldLookup::Member(field.selection_identifier().into()),
             is_renamed,
-            is_conditional: spot.is_conditional,
-            spelling: self.field_spelling(fetch, spot.parent, &field.name),
+            is_conditional: position.is_conditional,
+            spelling: self.field_spelling(fetch, position.parent, &field.name),
         };
-        self.positions[spot.position].slots[spot.slot].add_entry(key, entry);
+        self.positions[position.position].slots[position.slot].add_entry(key, slot_field);
     }
 
     /// Adds a field of a REST service's objects. Each possible type of an abstract type may have it in a
@@ -159,23 +166,23 @@ impl PlanLowering<'_> {
     fn add_member_entries(
         &mut self,
         fetch: LoweredFetch<'_>,
-        spot: &DataPosition<'_>,
+        position: &DataPosition<'_>,
         name: &str,
         key: &str,
         is_renamed: bool,
     ) {
-        let spelling = self.field_spelling(fetch, spot.parent, name);
-        let objects = self.types.find(spot.parent).map(|id| self.types.objects(id)).unwrap_or_default();
+        let spelling = self.field_spelling(fetch, position.parent, name);
+        let objects = self.types.find(position.parent).map(|id| self.types.objects(id)).unwrap_or_default();
         let member = |parent: &str| {
             let binding = fetch.bindings().types.get(parent);
             binding.and_then(|binding| binding.fields.get(name)).map_or(name, |member| member)
         };
-        let slot = &mut self.positions[spot.position].slots[spot.slot];
-        let (own, is_conditional) = (member(spot.parent), spot.is_conditional);
+        let slot = &mut self.positions[position.position].slots[position.slot];
+        let (own, is_conditional) = (member(position.parent), position.is_conditional);
         for object in objects {
             let of_object = member(self.types.name(*object));
             if of_object != own {
-                let only = intersect_types(&spot.type_filter, &Some([*object].into()));
+                let only = intersect_types(&position.type_filter, &Some([*object].into()));
                 let lookup = FieldLookup::Member(of_object.into());
                 let (field, spelling) = (name.into(), spelling.clone());
                 slot.add_entry(
@@ -185,7 +192,7 @@ impl PlanLowering<'_> {
             }
         }
         let lookup = FieldLookup::Member(own.into());
-        let (field, only) = (name.into(), spot.type_filter.clone());
+        let (field, only) = (name.into(), position.type_filter.clone());
         slot.add_entry(
             key,
             SlotField { field, type_filter: only, lookup, is_renamed, is_conditional, spelling },
@@ -197,37 +204,46 @@ impl PlanLowering<'_> {
     fn lower_own_link(
         &mut self,
         fetch: LoweredFetch<'_>,
-        spot: &DataPosition<'_>,
+        data_position: &DataPosition<'_>,
         field: &FieldSelection,
         link: &crate::subgraph::LinkedField,
     ) -> LoweringResult {
         let key = |need: &str| format!("{need} of {}", fetch.subgraph.name);
         for need in &link.needed_fields {
             if fetch.is_rest() {
-                self.add_member_entries(fetch, spot, need, &key(need), false);
+                self.add_member_entries(fetch, data_position, need, &key(need), false);
                 continue;
             }
-            let entry = SlotField {
+            let slot_field = SlotField {
                 field: need.clone(),
-                type_filter: spot.type_filter.clone(),
+                type_filter: data_position.type_filter.clone(),
                 lookup: FieldLookup::Member(need_alias(need).into()),
                 is_renamed: false,
-                is_conditional: spot.is_conditional,
+                is_conditional: data_position.is_conditional,
                 spelling: None,
             };
-            self.positions[spot.position].slots[spot.slot].add_entry(&key(need), entry);
+            self.positions[data_position.position].slots[data_position.slot]
+                .add_entry(&key(need), slot_field);
         }
         let keys = link.needed_fields.iter().map(|need| key(need).into()).collect();
-        let target = FetchTarget { position: spot.position, type_filters: HashMap::new() };
+        let target = FetchTarget { position: data_position.position, type_filters: HashMap::new() };
         let reading = StepReads { needed_fields: &link.needed_fields, keys };
-        self.lower_link(fetch, &target, &spot.type_filter, spot.parent, field, &link.strategy, reading)
+        self.lower_link(
+            fetch,
+            &target,
+            &data_position.type_filter,
+            data_position.parent,
+            field,
+            &link.strategy,
+            reading,
+        )
     }
 
     /// Adds the position below a field with subfields, and records the selection there.
     pub(super) fn record_subselection(
         &mut self,
         fetch: LoweredFetch<'_>,
-        spot: &DataPosition<'_>,
+        data_position: &DataPosition<'_>,
         field: &FieldSelection,
         key: &str,
         path: &mut Vec<String>,
@@ -235,17 +251,18 @@ impl PlanLowering<'_> {
         if field.selections.items.is_empty() {
             return Ok(());
         }
-        let Some(name) = self.field_type_name(spot.parent, &field.name) else { return Ok(()) };
+        let Some(name) = self.field_type_name(data_position.parent, &field.name) else { return Ok(()) };
         let declared = self.types.find(&name).unwrap_or_default();
-        let position = self.ensure_child(spot.position, key, declared);
-        let slot = self.positions[position].ensure_slot(SlotOrigin::Parent(spot.slot));
-        self.positions[position].is_shared |= match self.positions[spot.position].slots[spot.slot].origin {
-            SlotOrigin::StepResult(step, group) => {
-                let group = self.steps.get(step).and_then(|step| step.groups.get(group));
-                group.is_some_and(|group| group.path.is_some() && !group.is_many)
-            }
-            SlotOrigin::Parent(_) => false,
-        };
+        let position = self.ensure_child(data_position.position, key, declared);
+        let slot = self.positions[position].ensure_slot(SlotOrigin::Parent(data_position.slot));
+        self.positions[position].is_shared |=
+            match self.positions[data_position.position].slots[data_position.slot].origin {
+                SlotOrigin::StepResult(step, group) => {
+                    let group = self.steps.get(step).and_then(|step| step.groups.get(group));
+                    group.is_some_and(|group| group.path.is_some() && !group.is_many)
+                }
+                SlotOrigin::Parent(_) => false,
+            };
         let spot = DataPosition { position, slot, parent: &name, type_filter: None, is_conditional: false };
         self.set_type_resolver(fetch, &spot);
         self.record_selection(fetch, &spot, &field.selections, path)
@@ -271,13 +288,13 @@ impl PlanLowering<'_> {
     }
 
     /// Sets how a REST service's slot determines the types of its objects.
-    pub(super) fn set_type_resolver(&mut self, fetch: LoweredFetch<'_>, spot: &DataPosition<'_>) {
+    pub(super) fn set_type_resolver(&mut self, fetch: LoweredFetch<'_>, position: &DataPosition<'_>) {
         if !fetch.is_rest() {
             return;
         }
         let id = |name: &str| self.types.find(name);
-        let told = fetch.bindings().types.get(spot.parent).and_then(|binding| binding.type_rule.as_ref());
-        let teller = match told {
+        let rule = fetch.bindings().types.get(position.parent).and_then(|binding| binding.type_rule.as_ref());
+        let teller = match rule {
             Some(TypeRule::Member { name, types }) => {
                 let types = types.iter().filter_map(|(text, ty)| Some((text.clone(), id(ty)?))).collect();
                 TypeResolver::Member(name.clone(), types)
@@ -286,12 +303,12 @@ impl PlanLowering<'_> {
                 let shape = |(ty, members): &(Box<str>, Vec<Box<str>>)| Some((id(ty)?, members.clone()));
                 TypeResolver::Shape(shapes.iter().filter_map(shape).collect())
             }
-            None => match id(spot.parent) {
+            None => match id(position.parent) {
                 Some(id) if self.types.is_object(id) => TypeResolver::Constant(id),
                 _ => return,
             },
         };
-        self.positions[spot.position].slots[spot.slot].type_resolver.get_or_insert(teller);
+        self.positions[position.position].slots[position.slot].type_resolver.get_or_insert(teller);
     }
 
     pub(super) fn field_spelling(

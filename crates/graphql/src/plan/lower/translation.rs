@@ -106,12 +106,14 @@ impl PlanLowering<'_> {
         let (name, key) = (own(&field.name), field.selection_identifier());
         let below = self.field_type_name(parent, &field.name);
         let selections = below.map(|below| self.translate_selection(bindings, &field.selections, &below));
-        let declared = self.types.find(parent).and_then(|id| self.types.field(id, &field.name));
+        let client_field = self.types.find(parent).and_then(|id| self.types.field(id, &field.name));
         let argument = |(argument, value): (&String, &Value)| {
             let ty =
-                declared.and_then(|field| field.arguments.iter().find(|known| *known.name == **argument));
-            let value =
-                ty.map_or_else(|| value.clone(), |known| self.translate_value(bindings, value, &known.ty));
+                client_field.and_then(|field| field.arguments.iter().find(|input| *input.name == **argument));
+            let value = ty.map_or_else(
+                || value.clone(),
+                |client_input| self.translate_value(bindings, value, &client_input.ty),
+            );
             (argument.clone(), value)
         };
         let arguments = field.arguments.as_ref();

@@ -54,40 +54,43 @@ impl PlanningModel {
             if !definition.is_composite_type() {
                 continue;
             }
-            let mut known = TypeModel::default();
+            let mut type_model = TypeModel::default();
             for join in definition.join_types() {
                 let service = number(&join.graph_id);
-                if !known.services.contains(&service) {
-                    known.services.push(service);
+                if !type_model.services.contains(&service) {
+                    type_model.services.push(service);
                 }
                 if let Some(key) = join.key.as_ref().filter(|_| join.resolvable) {
                     let (names, words) = outer_names(key);
-                    known.keys.push(ResolvableKey { service, cost: MOVE_COST + 1 + words, names });
+                    type_model.keys.push(ResolvableKey { service, cost: MOVE_COST + 1 + words, names });
                 }
             }
             for (name, field) in definition.fields() {
                 let services = field.resolvable_in_graphs(definition);
                 let mut services: Vec<u16> = services.iter().map(|name| number(name)).collect();
                 services.sort_unstable();
-                known.fields.insert(name.as_str().into(), services);
+                type_model.fields.insert(name.as_str().into(), services);
             }
             if let SupergraphDefinition::Interface(interface) = definition {
-                (known.object_count, known.expanded_fields) = expanded_fields(supergraph, interface);
+                (type_model.object_count, type_model.expanded_fields) =
+                    expanded_fields(supergraph, interface);
             }
-            model.types.insert(types.intern(name), known);
+            model.types.insert(types.intern(name), type_model);
         }
         model
     }
 
     /// The services that have a type.
     pub(super) fn services(&self, ty: TypeId) -> impl Iterator<Item = u16> {
-        self.types.get(&ty).into_iter().flat_map(|known| known.services.iter().copied())
+        self.types.get(&ty).into_iter().flat_map(|model| model.services.iter().copied())
     }
 
     /// The number of possible types that a field is expanded to; zero if it is not expanded.
     pub(super) fn expansion_count(&self, ty: Option<TypeId>, field: &str) -> u64 {
-        let known = ty.and_then(|ty| self.types.get(&ty));
-        known.filter(|known| known.expanded_fields.contains(field)).map_or(0, |known| known.object_count)
+        let model = ty.and_then(|ty| self.types.get(&ty));
+        model
+            .filter(|type_model| type_model.expanded_fields.contains(field))
+            .map_or(0, |known| known.object_count)
     }
 
     /// The paths to a field, and whether the best path moves to another service. For an abstract type, the
@@ -102,7 +105,7 @@ impl PlanningModel {
     ) -> (Vec<BestPaths>, bool) {
         let Some(ty) = ty else { return (ways.to_vec(), false) };
         let known = std::iter::once(&ty).chain(types.objects(ty)).filter_map(|ty| self.types.get(ty));
-        let all = known.filter_map(|known| known.advance(&field.name, is_leaf, ways));
+        let all = known.filter_map(|model| model.advance(&field.name, is_leaf, ways));
         let count = |ways: &[BestPaths]| ways.iter().map(|ways| ways.count).fold(0, u64::saturating_add);
         all.max_by_key(|(ways, _)| count(ways)).unwrap_or_else(|| (ways.to_vec(), false))
     }
@@ -148,7 +151,7 @@ impl TypeModel {
 
 /// Adds paths. Of the paths to one service only the cheapest are kept; those of equal cost are added up.
 fn add_paths(all: &mut Vec<BestPaths>, ways: BestPaths) {
-    match all.iter_mut().find(|known| known.service == ways.service) {
+    match all.iter_mut().find(|paths| paths.service == ways.service) {
         None => all.push(ways),
         Some(known) if known.cost > ways.cost => *known = ways,
         Some(known) if known.cost == ways.cost => known.count = known.count.saturating_add(ways.count),

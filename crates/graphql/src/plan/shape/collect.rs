@@ -37,7 +37,7 @@ impl<'d> ShapeBuilder<'d> {
                 Selection::Field(field) => {
                     let Some(when) = merge_conditions(when, &field.directives) else { continue };
                     let key = field.alias.as_ref().unwrap_or(&field.name).as_str();
-                    let place = out.iter().map(|known| known.fields.len()).sum();
+                    let place = out.iter().map(|collected_field| collected_field.fields.len()).sum();
                     match out.iter_mut().find(|known| known.key == key) {
                         Some(known) => {
                             known.fields.push((field, when));

@@ -91,10 +91,12 @@ impl ShapeBuilder<'_> {
             };
         };
         let child = &self.positions[field.child_position?];
-        let (known, [only]) = (&self.shapes[shape], child.slots.as_slice()) else { return None };
-        let [variant] = known.variants.as_slice() else { return None };
-        let is_whole = only.origin == SlotOrigin::Parent(slot)
-            && self.types.is_object(known.parent)
+        let (response_shape, [object_slot]) = (&self.shapes[shape], child.slots.as_slice()) else {
+            return None;
+        };
+        let [variant] = response_shape.variants.as_slice() else { return None };
+        let is_whole = object_slot.origin == SlotOrigin::Parent(slot)
+            && self.types.is_object(response_shape.parent)
             && variant.copy_slot.is_some()
             && variant.fields.iter().all(|field| field.copied_field.is_some());
         is_whole.then_some(PlainKind::Object(shape))

@@ -27,16 +27,16 @@ async fn get_cache_headers(
 #[tokio::test]
 async fn responses_are_private_unless_the_services_declare_them_public() {
     let forward = r#","forward":["cookie"]"#;
-    let rig = ShopFixture::with_config(&[("POST /graphql", 200, ITEM_RESPONSE)], forward, false).await;
+    let fixture = ShopFixture::with_config(&[("POST /graphql", 200, ITEM_RESPONSE)], forward, false).await;
     for config in [r#"{"services":["shop"]}"#, r#"{"services":["shop"],"coalesce":{"operations":true}}"#] {
-        let route = new_route(&rig, config);
+        let route = new_route(&fixture, config);
         for (said, expected) in [
             ("", "private"),
             ("private, max-age=60", "private"),
             ("no-store", "no-store"),
             ("public, max-age=60", "public, max-age=60"),
         ] {
-            *rig.responses.cache_control.lock().unwrap() = said;
+            *fixture.responses.cache_control.lock().unwrap() = said;
             let (control, vary) = query_cache_headers(&route, services::CallerId::Anonymous).await;
             assert_eq!((control.as_str(), vary), (expected, vec!["accept".to_owned(), "cookie".to_owned()]));
         }
@@ -46,27 +46,27 @@ async fn responses_are_private_unless_the_services_declare_them_public() {
 
 #[tokio::test]
 async fn coalesced_responses_have_the_same_cache_control() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
-    *rig.responses.cache_control.lock().unwrap() = "no-store";
-    let route = new_route(&rig, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
-    rig.responses.gate.forget_permits(usize::MAX);
+    let fixture = ShopFixture::new(&[("POST /graphql", 200, ITEM_RESPONSE)]).await;
+    *fixture.responses.cache_control.lock().unwrap() = "no-store";
+    let route = new_route(&fixture, r#"{"services":["shop"],"coalesce":{"operations":true}}"#);
+    fixture.responses.gate.forget_permits(usize::MAX);
     let mut first = query_cache_headers(&route, services::CallerId::Anonymous).boxed();
-    while rig.request_lines().is_empty() {
+    while fixture.request_lines().is_empty() {
         assert!((&mut first).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
     let mut second = query_cache_headers(&route, services::CallerId::Anonymous).boxed();
     assert!((&mut second).now_or_never().is_none());
-    rig.responses.gate.add_permits(1);
+    fixture.responses.gate.add_permits(1);
     let (first, second) = tokio::join!(first, second);
     assert_eq!((first.0.as_str(), second.0.as_str()), ("no-store", "no-store"));
 }
 
 #[tokio::test]
 async fn responses_with_errors_are_not_stored_by_caches() {
-    let rig = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{"item":{"name":[1]}}}"#)]).await;
-    *rig.responses.cache_control.lock().unwrap() = "public, max-age=60";
-    let route = new_route(&rig, r#"{"services":["shop"],"introspection":"off"}"#);
+    let fixture = ShopFixture::new(&[("POST /graphql", 200, r#"{"data":{"item":{"name":[1]}}}"#)]).await;
+    *fixture.responses.cache_control.lock().unwrap() = "public, max-age=60";
+    let route = new_route(&fixture, r#"{"services":["shop"],"introspection":"off"}"#);
     let persisted = format!("%7B%22version%22:1,%22sha256Hash%22:%22{}%22%7D", "0".repeat(64));
     for uri in [
         "/?operationName=a".to_owned(),

@@ -36,9 +36,9 @@ pub(super) struct ResolvedCall {
 pub(super) fn resolve_call(
     models: &[ServiceModel],
     object: LinkedType<'_>,
-    declared: &LinkDeclaration,
+    declaration: &LinkDeclaration,
 ) -> Result<ResolvedCall, LinkError> {
-    let call = match (&declared.get, &declared.query) {
+    let call = match (&declaration.get, &declaration.query) {
         (Some(text), None) => parse_get(models, object, text)?,
         (None, Some(text)) => parse_query_field(models, object, text)?,
         _ => {
@@ -47,7 +47,7 @@ pub(super) fn resolve_call(
             return Err(("", "a link has exactly one of `get` and `query`".to_owned(), hint));
         }
     };
-    let Some(text) = &declared.at else { return Ok(call) };
+    let Some(text) = &declaration.at else { return Ok(call) };
     let wrong = |message: &str, hint: &str| Err(("/at", message.to_owned(), hint.to_owned()));
     if call.is_graphql(models) {
         return wrong("`at` does not apply to GraphQL services", "remove `at`");

@@ -167,11 +167,11 @@ fn convert_fields(described: &[IntrospectedElement], roots: &RootTypeNames) -> M
     fields.collect()
 }
 
-fn convert_type_ref(written: &IntrospectedTypeRef, roots: &RootTypeNames) -> ModelTypeRef {
-    match (&*written.kind, &written.of_type) {
+fn convert_type_ref(type_ref: &IntrospectedTypeRef, roots: &RootTypeNames) -> ModelTypeRef {
+    match (&*type_ref.kind, &type_ref.of_type) {
         ("LIST", Some(items)) => ModelTypeRef::list(convert_type_ref(items, roots)),
         ("NON_NULL", Some(inner)) => convert_type_ref(inner, roots).required(),
-        _ => ModelTypeRef::named(roots.type_key(written.name.as_deref().unwrap_or("String"))),
+        _ => ModelTypeRef::named(roots.type_key(type_ref.name.as_deref().unwrap_or("String"))),
     }
 }
 

@@ -115,8 +115,8 @@ impl<'a> SchemaFlattener<'a> {
                 None => return unsupported_schema("the referenced schema does not exist"),
             }
         };
-        if let Some(known) = self.cache.get(name) {
-            return known.clone();
+        if let Some(flat_schema) = self.cache.get(name) {
+            return flat_schema.clone();
         }
         let mut flat = self.flatten_at_depth(schema, depth + 1);
         if let (None, FlatSchemaKind::Object(members)) = (flat.name, &mut flat.kind) {
@@ -138,8 +138,12 @@ impl<'a> SchemaFlattener<'a> {
         let is_nullable = parts.iter().all(|part| part.is_nullable || !says(part));
         let mut parts: Vec<FlatSchema<'a>> = parts.into_iter().filter(says).collect();
         if parts.len() < 2 {
-            let only = parts.pop();
-            return only.unwrap_or(FlatSchema { kind: FlatSchemaKind::Json(None), is_nullable, name: None });
+            let schema = parts.pop();
+            return schema.unwrap_or(FlatSchema {
+                kind: FlatSchemaKind::Json(None),
+                is_nullable,
+                name: None,
+            });
         }
         let mut merged = FlatMembers::default();
         for part in &parts {
@@ -155,7 +159,7 @@ impl<'a> SchemaFlattener<'a> {
     fn flatten_any_of(
         &mut self,
         branches: &'a [OpenApiSchema],
-        told: Option<&'a DiscriminatedUnion>,
+        union: Option<&'a DiscriminatedUnion>,
         depth: usize,
     ) -> FlatSchema<'a> {
         if branches.len() > MAX_BRANCHES {
@@ -172,33 +176,33 @@ impl<'a> SchemaFlattener<'a> {
                 flat => vec![flat],
             };
             for flat in inner {
-                if !kinds.iter().any(|known| is_same_schema(known, &flat)) {
+                if !kinds.iter().any(|schema| is_same_schema(schema, &flat)) {
                     kinds.push(flat);
                 }
             }
         }
-        let what = match kinds.len() {
+        let schema_kind = match kinds.len() {
             0 => FlatSchemaKind::Json(None),
             1 => {
-                let only = kinds.remove(0);
-                return FlatSchema { is_nullable: is_nullable || only.is_nullable, ..only };
+                let flat_schema = kinds.remove(0);
+                return FlatSchema { is_nullable: is_nullable || flat_schema.is_nullable, ..flat_schema };
             }
-            _ => combine_kinds(kinds, told),
+            _ => combine_kinds(kinds, union),
         };
-        FlatSchema { kind: what, is_nullable, name: None }
+        FlatSchema { kind: schema_kind, is_nullable, name: None }
     }
 }
 
 impl<'a> FlatMembers<'a> {
     fn merge_members(&mut self, others: &Self) {
         for (name, part) in &others.by_name {
-            let known = self.by_name.entry(name).or_insert(*part);
-            let is_required = known.is_required || part.is_required;
+            let member = self.by_name.entry(name).or_insert(*part);
+            let is_required = member.is_required || part.is_required;
             // A bare `required` does not restrict the type of the member.
-            if known.member.schema == OpenApiSchema::Unknown {
-                *known = *part;
+            if member.member.schema == OpenApiSchema::Unknown {
+                *member = *part;
             }
-            known.is_required = is_required;
+            member.is_required = is_required;
         }
         self.has_others |= others.has_others;
     }
@@ -208,8 +212,8 @@ fn scalar_schema(name: &'static str) -> FlatSchema<'static> {
     non_null_schema(FlatSchemaKind::Scalar(name))
 }
 
-fn non_null_schema(what: FlatSchemaKind<'_>) -> FlatSchema<'_> {
-    FlatSchema { kind: what, is_nullable: false, name: None }
+fn non_null_schema(schema_kind: FlatSchemaKind<'_>) -> FlatSchema<'_> {
+    FlatSchema { kind: schema_kind, is_nullable: false, name: None }
 }
 
 fn unsupported_schema(why: &'static str) -> FlatSchema<'static> {
@@ -234,7 +238,7 @@ fn flatten_literals(values: &[Value]) -> FlatSchema<'_> {
     let is_nullable = values.contains(&Value::Null);
     let mut others = values.iter().filter(|value| !value.is_null()).peekable();
     let is_all = |is: fn(&Value) -> bool| values.iter().all(|value| value.is_null() || is(value));
-    let what = if others.peek().is_none() {
+    let schema_kind = if others.peek().is_none() {
         FlatSchemaKind::Json(None)
     } else if is_all(Value::is_string) {
         FlatSchemaKind::Enum(others.filter_map(Value::as_str).collect())
@@ -249,18 +253,21 @@ fn flatten_literals(values: &[Value]) -> FlatSchema<'_> {
     } else {
         FlatSchemaKind::Json(Some("values of several types"))
     };
-    FlatSchema { kind: what, is_nullable, name: None }
+    FlatSchema { kind: schema_kind, is_nullable, name: None }
 }
 
 /// Combines several kinds of values.
-fn combine_kinds<'a>(kinds: Vec<FlatSchema<'a>>, told: Option<&'a DiscriminatedUnion>) -> FlatSchemaKind<'a> {
+fn combine_kinds<'a>(
+    kinds: Vec<FlatSchema<'a>>,
+    union: Option<&'a DiscriminatedUnion>,
+) -> FlatSchemaKind<'a> {
     let is_all = |is: fn(&FlatSchemaKind<'a>) -> bool| kinds.iter().all(|kind| is(&kind.kind));
     if is_all(has_only_required_members) {
         // `anyOf: [{ required: [a] }, { required: [b] }]` restricts a type that is defined elsewhere.
         FlatSchemaKind::Json(None)
-    } else if is_all(|what| matches!(what, FlatSchemaKind::Object(_))) {
-        FlatSchemaKind::Union(kinds, told)
-    } else if is_all(|what| matches!(what, FlatSchemaKind::Scalar("Int" | "Long"))) {
+    } else if is_all(|schema_kind| matches!(schema_kind, FlatSchemaKind::Object(_))) {
+        FlatSchemaKind::Union(kinds, union)
+    } else if is_all(|flat_schema_kind| matches!(flat_schema_kind, FlatSchemaKind::Scalar("Int" | "Long"))) {
         FlatSchemaKind::Scalar("Long")
     } else if is_all(|what| matches!(what, FlatSchemaKind::Scalar("Int" | "Long" | "Float"))) {
         FlatSchemaKind::Scalar("Float")
@@ -280,21 +287,21 @@ fn combine_kinds<'a>(kinds: Vec<FlatSchema<'a>>, told: Option<&'a DiscriminatedU
 }
 
 /// Whether an object schema only lists required members, without their types.
-fn has_only_required_members(what: &FlatSchemaKind<'_>) -> bool {
-    let FlatSchemaKind::Object(members) = what else { return false };
+fn has_only_required_members(kind: &FlatSchemaKind<'_>) -> bool {
+    let FlatSchemaKind::Object(members) = kind else { return false };
     members.by_name.values().all(|part| part.is_required && part.member.schema == OpenApiSchema::Unknown)
 }
 
 /// Whether two schemas are equal.
-fn is_same_schema(one: &FlatSchema<'_>, other: &FlatSchema<'_>) -> bool {
-    match (one.name, other.name) {
+fn is_same_schema(schema: &FlatSchema<'_>, other: &FlatSchema<'_>) -> bool {
+    match (schema.name, other.name) {
         (Some(one), Some(other)) => one == other,
-        _ => is_same_kind(&one.kind, &other.kind),
+        _ => is_same_kind(&schema.kind, &other.kind),
     }
 }
 
-fn is_same_kind(one: &FlatSchemaKind<'_>, other: &FlatSchemaKind<'_>) -> bool {
-    match (one, other) {
+fn is_same_kind(kind: &FlatSchemaKind<'_>, other: &FlatSchemaKind<'_>) -> bool {
+    match (kind, other) {
         (FlatSchemaKind::Scalar(one), FlatSchemaKind::Scalar(other)) => one == other,
         (FlatSchemaKind::Enum(one), FlatSchemaKind::Enum(other)) => one == other,
         (FlatSchemaKind::List(one), FlatSchemaKind::List(other)) => one == other,

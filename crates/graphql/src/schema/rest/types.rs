@@ -75,8 +75,8 @@ impl<'a> TypeBuilder<'a> {
             let is_input = name.ends_with("Input");
             let out = if is_input { format!("{name}Output") } else { name.clone() };
             let input = if is_input { name.clone() } else { format!("{name}Input") };
-            for (way, like) in [(ValueDirection::Output, out), (ValueDirection::Input, input)] {
-                assigned_names.insert((&**name, way), names.assign_name(&like, &model.service));
+            for (direction, like) in [(ValueDirection::Output, out), (ValueDirection::Input, input)] {
+                assigned_names.insert((&**name, direction), names.assign_name(&like, &model.service));
             }
         }
         Self {
@@ -105,7 +105,7 @@ impl<'a> TypeBuilder<'a> {
     pub(super) fn value_type(
         &mut self,
         schema: &'a OpenApiSchema,
-        way: ValueDirection,
+        direction: ValueDirection,
         at: &SchemaLocation,
     ) -> (ModelTypeRef, bool) {
         let flat = self.flattener.flatten(schema);
@@ -113,7 +113,7 @@ impl<'a> TypeBuilder<'a> {
         (
             self.flat_type(
                 flat,
-                way,
+                direction,
                 &SchemaLocation { schema_address: std::ptr::from_ref(schema).addr(), ..at.clone() },
             ),
             is_nullable,
@@ -125,10 +125,10 @@ impl<'a> TypeBuilder<'a> {
         &mut self,
         schema: &'a OpenApiSchema,
         is_required: bool,
-        way: ValueDirection,
+        direction: ValueDirection,
         at: &SchemaLocation,
     ) -> ModelTypeRef {
-        let (of, is_nullable) = self.value_type(schema, way, at);
+        let (of, is_nullable) = self.value_type(schema, direction, at);
         if is_required && !is_nullable { of.required() } else { of }
     }
 
@@ -211,7 +211,12 @@ impl<'a> TypeBuilder<'a> {
         }
     }
 
-    fn flat_type(&mut self, flat: FlatSchema<'a>, way: ValueDirection, at: &SchemaLocation) -> ModelTypeRef {
+    fn flat_type(
+        &mut self,
+        flat: FlatSchema<'a>,
+        direction: ValueDirection,
+        at: &SchemaLocation,
+    ) -> ModelTypeRef {
         match flat.kind {
             FlatSchemaKind::Scalar(name) => self.scalar_type(name),
             FlatSchemaKind::Json(None) => self.scalar_type("JSON"),
@@ -222,13 +227,13 @@ impl<'a> TypeBuilder<'a> {
             FlatSchemaKind::List(items) => {
                 let pointer = format!("{}/items", at.pointer);
                 let below = SchemaLocation { pointer, list_depth: at.list_depth + 1, ..at.clone() };
-                ModelTypeRef::list(self.field_type(items, true, way, &below))
+                ModelTypeRef::list(self.field_type(items, true, direction, &below))
             }
             FlatSchemaKind::Enum(ref texts) => {
                 let texts = texts.clone();
                 self.enum_type(&flat, texts, at)
             }
-            FlatSchemaKind::Union(..) if way == ValueDirection::Input => {
+            FlatSchemaKind::Union(..) if direction == ValueDirection::Input => {
                 self.json_fallback(at, "an input that is one of several objects")
             }
             FlatSchemaKind::Object(_) | FlatSchemaKind::Union(..) if self.field_count > MAX_FIELDS => {
@@ -236,7 +241,7 @@ impl<'a> TypeBuilder<'a> {
             }
             FlatSchemaKind::Object(ref members) => {
                 let members = members.clone();
-                self.object_type(&flat, members, way, at)
+                self.object_type(&flat, members, direction, at)
             }
             FlatSchemaKind::Union(ref branches, told) => {
                 let branches = branches.clone();
@@ -261,21 +266,21 @@ impl<'a> TypeBuilder<'a> {
     fn reserve_type(
         &mut self,
         flat: &FlatSchema<'a>,
-        way: ValueDirection,
+        direction: ValueDirection,
         at: &SchemaLocation,
     ) -> Result<(Box<str>, String), ModelTypeRef> {
         let made = match flat.name {
-            Some(name) => self.named_types.get(&(name, way)),
-            None => self.unnamed_types.get(&(at.schema_address, way)),
+            Some(name) => self.named_types.get(&(name, direction)),
+            None => self.unnamed_types.get(&(at.schema_address, direction)),
         };
         if let Some(key) = made {
             return Err(ModelTypeRef::Named(key.clone()));
         }
-        let given = flat.name.and_then(|name| self.assigned_names.get(&(name, way)));
+        let given = flat.name.and_then(|name| self.assigned_names.get(&(name, direction)));
         let name = match given {
             Some(given) => given.clone(),
             None => {
-                let like = if way == ValueDirection::Input {
+                let like = if direction == ValueDirection::Input {
                     format!("{}Input", at.fallback_name)
                 } else {
                     at.fallback_name.clone()
@@ -286,12 +291,12 @@ impl<'a> TypeBuilder<'a> {
         let key: Box<str> = name.clone().into();
         let pointer = match flat.name {
             Some(own) => {
-                self.named_types.insert((own, way), key.clone());
+                self.named_types.insert((own, direction), key.clone());
                 format!("/components/schemas/{}", escape_step(own))
             }
             None => {
                 if at.schema_address != 0 {
-                    self.unnamed_types.insert((at.schema_address, way), key.clone());
+                    self.unnamed_types.insert((at.schema_address, direction), key.clone());
                 }
                 at.pointer.clone()
             }
@@ -300,35 +305,35 @@ impl<'a> TypeBuilder<'a> {
     }
 
     fn insert_type(&mut self, key: &str, flat: &FlatSchema<'a>, shape: ModelTypeShape) {
-        let mut made = ModelType::new(key, shape);
+        let mut model_type = ModelType::new(key, shape);
         let description = flat.name.and_then(|name| self.document.descriptions.get(name));
-        made.description = description.cloned().unwrap_or_default();
-        self.model.types.insert(key.into(), made);
+        model_type.description = description.cloned().unwrap_or_default();
+        self.model.types.insert(key.into(), model_type);
     }
 
     fn object_type(
         &mut self,
         flat: &FlatSchema<'a>,
         members: FlatMembers<'a>,
-        way: ValueDirection,
+        direction: ValueDirection,
         at: &SchemaLocation,
     ) -> ModelTypeRef {
-        let (key, pointer) = match self.reserve_type(flat, way, at) {
+        let (key, pointer) = match self.reserve_type(flat, direction, at) {
             Ok(place) => place,
-            Err(made) => return made,
+            Err(type_ref) => return type_ref,
         };
-        if members.has_others && way == ValueDirection::Output {
+        if members.has_others && direction == ValueDirection::Output {
             self.add_warning(&pointer, format!("additional properties of `{key}` are left out"), "");
         }
         self.field_count += members.by_name.len();
-        let shape = match way {
+        let shape = match direction {
             ValueDirection::Output => {
                 ModelTypeShape::Object { fields: ModelFields::new(), implements: Vec::new() }
             }
             ValueDirection::Input => ModelTypeShape::Input(ModelFields::new()),
         };
         self.insert_type(&key, flat, shape);
-        self.pending.push_back((key.clone(), members, way, pointer));
+        self.pending.push_back((key.clone(), members, direction, pointer));
         ModelTypeRef::Named(key)
     }
 
@@ -340,7 +345,7 @@ impl<'a> TypeBuilder<'a> {
     ) -> ModelTypeRef {
         let (key, pointer) = match self.reserve_type(flat, ValueDirection::Output, at) {
             Ok(place) => place,
-            Err(made) => return made,
+            Err(type_ref) => return type_ref,
         };
         let (mut taken, mut next) = (HashSet::new(), HashMap::new());
         let mut values = Vec::new();
@@ -372,16 +377,16 @@ impl<'a> TypeBuilder<'a> {
         &mut self,
         flat: &FlatSchema<'a>,
         branches: Vec<FlatSchema<'a>>,
-        told: Option<&'a DiscriminatedUnion>,
+        union: Option<&'a DiscriminatedUnion>,
         at: &SchemaLocation,
     ) -> ModelTypeRef {
-        let told_by = distinguish_branches(&branches, told);
+        let told_by = distinguish_branches(&branches, union);
         let Some(told_by) = told_by else {
             return self.json_fallback(at, "one of several objects that can't be distinguished");
         };
         let (key, pointer) = match self.reserve_type(flat, ValueDirection::Output, at) {
             Ok(place) => place,
-            Err(made) => return made,
+            Err(type_ref) => return type_ref,
         };
         self.insert_type(&key, flat, ModelTypeShape::Union { types: Vec::new(), type_rule: None });
         let mut keys: Vec<Box<str>> = Vec::new();
@@ -424,11 +429,12 @@ enum TellBy {
     Shape(Vec<(usize, Vec<Box<str>>)>),
 }
 
-fn distinguish_branches(branches: &[FlatSchema<'_>], told: Option<&DiscriminatedUnion>) -> Option<TellBy> {
-    if let Some(told) = told {
+fn distinguish_branches(branches: &[FlatSchema<'_>], union: Option<&DiscriminatedUnion>) -> Option<TellBy> {
+    if let Some(discriminated_union) = union {
         let number = |name: &str| branches.iter().position(|branch| branch.name == Some(name));
-        let texts = told.values.iter().filter_map(|(text, name)| Some((text.clone(), number(name)?)));
-        return Some(TellBy::Member(told.discriminator.clone(), texts.collect()));
+        let texts =
+            discriminated_union.values.iter().filter_map(|(text, name)| Some((text.clone(), number(name)?)));
+        return Some(TellBy::Member(discriminated_union.discriminator.clone(), texts.collect()));
     }
     distinguish_by_tag(branches).or_else(|| distinguish_by_shape(branches))
 }

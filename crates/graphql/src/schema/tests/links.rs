@@ -363,11 +363,11 @@ components:
     };
     let refs = "[{ $ref: '#/components/schemas/Cat' }, { $ref: '#/components/schemas/Dog' }]";
     let of = |pairs: [(&str, &str); 2]| pairs.map(|(text, name)| (text.into(), name.into())).into();
-    let said = told_by(&format!(
+    let rule = told_by(&format!(
         "{{ oneOf: {refs}, discriminator: {{ propertyName: is, mapping: {{ miau: '#/components/schemas/Cat' }} }} }}"
     ));
     assert_eq!(
-        said,
+        rule,
         Some(TypeRule::Member { name: "is".into(), types: of([("miau", "Cat"), ("Dog", "Dog")]) })
     );
     let tagged = told_by(&format!("{{ anyOf: {refs} }}"));
@@ -396,8 +396,8 @@ types:
   It: { fields: { id: { rename: number } } }
   Query: { fields: { two: { rename: second } } }
 ";
-    let wrong = build_test_subgraphs(&[("one", &one), ("two", &two)], links).expect_err("mistakes");
-    let wrong: Vec<String> = wrong.iter().map(|it| format!("{it:#}")).collect();
+    let diagnostics = build_test_subgraphs(&[("one", &one), ("two", &two)], links).expect_err("mistakes");
+    let wrong: Vec<String> = diagnostics.iter().map(|it| format!("{it:#}")).collect();
     assert_eq!(wrong.len(), 2, "{wrong:?}");
     assert!(
         wrong.iter().any(|it| it.contains("`Query.two` belongs to `two`, a federated subgraph")),

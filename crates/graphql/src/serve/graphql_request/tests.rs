@@ -34,11 +34,12 @@ fn document_request(text: &str) -> GraphqlRequest {
 
 #[test]
 fn reads_document_operation_and_variables_from_the_body() {
-    let asked = parse_post(r#"{"query": "{a}", "operationName": "A", "variables": {"id": 1.0}, "more": []}"#)
-        .unwrap();
+    let request =
+        parse_post(r#"{"query": "{a}", "operationName": "A", "variables": {"id": 1.0}, "more": []}"#)
+            .unwrap();
     let variables = Some(Bytes::from_static(br#"{"id": 1.0}"#));
     assert_eq!(
-        asked,
+        request,
         GraphqlRequest { operation_name: Some("A".to_owned()), variables, ..document_request("{a}") }
     );
     let nothing = r#"{"query": "{a}", "operationName": null, "variables": null, "extensions": null}"#;
@@ -52,12 +53,12 @@ fn reads_document_operation_and_variables_from_the_body() {
 
 #[test]
 fn reads_document_operation_and_variables_from_the_url() {
-    let asked =
+    let request =
         parse_get("?query=%7Ba%7D&operationName=A&variables=%7B%22id%22%3A1%7D&extensions=%7B%7D&utm=x")
             .unwrap();
     let variables = Some(Bytes::from_static(br#"{"id":1}"#));
     assert_eq!(
-        asked,
+        request,
         GraphqlRequest { operation_name: Some("A".to_owned()), variables, ..document_request("{a}") }
     );
     assert_eq!(parse_get("?query={a}&operationName=&variables=").unwrap(), document_request("{a}"));

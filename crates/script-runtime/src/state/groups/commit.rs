@@ -90,11 +90,11 @@ impl CellGroup {
         removes: &mut Option<InstanceRemoval>,
         effort: &mut WorkAllowance,
     ) -> Result<Option<DurableCommit>, StateError> {
-        let done = self.try_commit(slots, built_on, worker, text, removes, effort);
-        if done.is_err() {
+        let durable_commit = self.try_commit(slots, built_on, worker, text, removes, effort);
+        if durable_commit.is_err() {
             self.renumber_cells(slots);
         }
-        done
+        durable_commit
     }
 
     /// Returns the future result of all commits so far.
@@ -139,11 +139,11 @@ impl CellGroup {
         mut removes: Option<InstanceRemoval>,
         payer: QuotaKey,
     ) -> Result<DurableCommit, StateError> {
-        let done = self.try_commit_long(slots, built_on, worker, text, &mut removes, payer).await;
-        if done.is_err() {
+        let commit = self.try_commit_long(slots, built_on, worker, text, &mut removes, payer).await;
+        if commit.is_err() {
             self.renumber_cells(slots);
         }
-        done
+        commit
     }
 
     async fn try_commit_long(
@@ -160,11 +160,11 @@ impl CellGroup {
             slots.iter().map(|key| cells.get_mut(key).map(|cell| cell.take_draft())).collect()
         };
         // The job takes the drafts when it starts: if it never does, none is lost.
-        let held = Arc::new(Mutex::new(Some(drafts)));
-        let taken = Arc::clone(&held);
+        let cell_drafts = Arc::new(Mutex::new(Some(drafts)));
+        let taken = Arc::clone(&cell_drafts);
         let work = move || take_shared(&taken).map(|drafts| apply_to_drafts(&text, drafts));
         let Ok(Some((drafts, applied))) = self.run_in_pool(payer, work).await else {
-            self.restore_drafts(slots, take_shared(&held).unwrap_or_default());
+            self.restore_drafts(slots, take_shared(&cell_drafts).unwrap_or_default());
             return Err(UnfinishedResponse.into());
         };
         let applied = match applied {
@@ -346,7 +346,7 @@ impl CellGroup {
             };
             let Some(SubmittedCommit { sealed, .. }) = sent.pop_front() else { continue };
             match answer {
-                Ok(written) => self.settle_commit(sealed, &written).await,
+                Ok(results) => self.settle_commit(sealed, &results).await,
                 Err(error) => {
                     self.roll_back(
                         error,
@@ -370,24 +370,24 @@ impl CellGroup {
             return None;
         }
         let mut inner = self.lock();
-        let mut sealed = inner.queue.pop_front()?;
-        if sealed.writes.is_empty() && sealed.removal.is_none() {
-            return Some((sealed, None));
+        let mut commit = inner.queue.pop_front()?;
+        if commit.writes.is_empty() && commit.removal.is_none() {
+            return Some((commit, None));
         }
         let keys = &self.service_groups.keys;
         let mut batch = WriteBatch::new();
-        if let Some(lease) = &sealed.lease {
+        if let Some(lease) = &commit.lease {
             batch = batch.with_fence(lease);
         }
-        if let Some((path, _)) = &sealed.removal
-            && let Some(known) = self.service_groups.instances.find(path)
+        if let Some((path, _)) = &commit.removal
+            && let Some(instance) = self.service_groups.instances.find(path)
         {
-            let own = keys.instance_prefix(path, &known.site);
-            sealed.writes.retain(|(key, _)| !key.starts_with(&*own));
+            let own = keys.instance_prefix(path, &instance.site);
+            commit.writes.retain(|(key, _)| !key.starts_with(&*own));
         }
         // Cells of an instance that was removed meanwhile are removed with it.
-        sealed.writes.retain(|(key, _)| inner.cells.contains_key(key));
-        for (key, write) in &sealed.writes {
+        commit.writes.retain(|(key, _)| inner.cells.contains_key(key));
+        for (key, write) in &commit.writes {
             let Some(cell) = inner.cells.get_mut(key) else { continue };
             batch = match write {
                 CellWrite::Create(value) => batch.create(Arc::clone(key), value.clone()),
@@ -400,10 +400,10 @@ impl CellGroup {
             };
             cell.submitted_version += 1;
         }
-        if let Some((path, _)) = &sealed.removal {
+        if let Some((path, _)) = &commit.removal {
             batch = self.service_groups.add_removal(batch, path, inner.finished);
         }
-        Some((sealed, Some(batch)))
+        Some((commit, Some(batch)))
     }
 
     /// Whether the queue is empty; if so, the next commit starts a new courier.
@@ -413,14 +413,14 @@ impl CellGroup {
         !inner.is_submitting
     }
 
-    async fn settle_commit(self: &Arc<Self>, sealed: SealedCommit, written: &[WriteResult]) {
+    async fn settle_commit(self: &Arc<Self>, commit: SealedCommit, results: &[WriteResult]) {
         let (mut texts, mut long, mut waste) = (Vec::new(), Vec::new(), DiscardedData::default());
         {
             let mut inner = self.lock();
-            inner.durable = sealed.version;
-            for ((key, _), written) in sealed.writes.iter().zip(written) {
+            inner.durable = commit.version;
+            for ((key, _), written) in commit.writes.iter().zip(results) {
                 let Some(cell) = inner.cells.get_mut(key) else { continue };
-                cell.mark_durable(sealed.version, written.version, &mut waste);
+                cell.mark_durable(commit.version, written.version, &mut waste);
                 match cell.check_compaction(written.needs_compaction) {
                     Ok(CompactionCheck::Store(version, text)) => {
                         texts.push((Arc::clone(key), (version, text)))
@@ -437,10 +437,10 @@ impl CellGroup {
         for (key, (version, text)) in texts {
             self.store_compacted(key, version, text).await;
         }
-        if let Some((path, _permit)) = sealed.removal {
+        if let Some((path, _permit)) = commit.removal {
             self.service_groups.drop_instance(&path);
         }
-        sealed.result_sender.send_replace(Some(Ok(())));
+        commit.result_sender.send_replace(Some(Ok(())));
     }
 
     async fn store_compacted(&self, key: Arc<str>, version: u64, text: Bytes) {
@@ -487,10 +487,10 @@ impl CellGroup {
         inner.is_submitting = false;
         inner.synced_epoch = UNSYNCED_EPOCH;
         let (shared, keys) = (&self.service_groups.shared, &self.service_groups.keys);
-        let written = built.iter().flat_map(|sealed| &sealed.writes).map(|(key, _)| Arc::clone(key));
+        let written = built.iter().flat_map(|commit| &commit.writes).map(|(key, _)| Arc::clone(key));
         let mut changed: BTreeSet<Arc<str>> = written.collect();
         // A removal replaces its run's writes to the cells of the instance.
-        for (path, _) in built.iter().filter_map(|sealed| sealed.removal.as_ref()) {
+        for (path, _) in built.iter().filter_map(|sealed_commit| sealed_commit.removal.as_ref()) {
             changed.extend(self.domain.scattered.iter().map(|cell| keys.cell_key(path, cell)));
         }
         let mut ids = Vec::with_capacity(changed.len());

@@ -173,8 +173,8 @@ mod tests {
     use crate::state::tests::{StateFixture, counter_plan};
 
     async fn test_groups(count: usize) -> Vec<Arc<CellGroup>> {
-        let ground = StateFixture::new(counter_plan()).await;
-        let home = Arc::clone(&ground.edition().service_groups);
+        let fixture = StateFixture::new(counter_plan()).await;
+        let home = Arc::clone(&fixture.edition().service_groups);
         let domain = Arc::clone(&home.get_or_create_group("n", "/data").unwrap().domain);
         let group = |number| {
             let path = Some(format!("/{number}").into());
@@ -189,39 +189,40 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_that_begins_to_wait_does_not_look_at_others_that_wait() {
-        let (groups, waits) = (test_groups(1001).await, QueueAdmissions::default());
-        let (wanted, others) = groups.split_first().unwrap();
-        let held = HeldLocks::empty().with_hold(Arc::clone(wanted), "a");
+        let (groups, admissions) = (test_groups(1001).await, QueueAdmissions::default());
+        let (cell_group, others) = groups.split_first().unwrap();
+        let locks = HeldLocks::empty().with_hold(Arc::clone(cell_group), "a");
         let others_held: Vec<HeldLocks> =
             others.iter().map(|group| HeldLocks::empty().with_hold(Arc::clone(group), "b")).collect();
         let mut waiting = Vec::new();
-        for held in &others_held {
-            waiting.push(waits.register_wait(held, wanted, "b").unwrap());
-            assert_eq!(transitive_waits(wanted).count(), 1);
+        for held_locks in &others_held {
+            waiting.push(admissions.register_wait(held_locks, cell_group, "b").unwrap());
+            assert_eq!(transitive_waits(cell_group).count(), 1);
         }
         assert_eq!(transitive_waits(&others[500]).count(), 2);
-        assert!(is_deadlock(&waits.register_wait(&held, &others[500], "a")));
+        assert!(is_deadlock(&admissions.register_wait(&locks, &others[500], "a")));
         waiting.clear();
         assert_eq!(transitive_waits(&others[500]).count(), 1);
-        assert!(!is_deadlock(&waits.register_wait(&held, &others[500], "a")));
+        assert!(!is_deadlock(&admissions.register_wait(&locks, &others[500], "a")));
     }
 
     #[tokio::test]
     async fn a_group_counts_as_long_as_a_callee_waits_and_its_run_holds_it() {
-        let (groups, waits) = (test_groups(3).await, QueueAdmissions::default());
-        let held: Vec<HeldLocks> =
+        let (groups, admissions) = (test_groups(3).await, QueueAdmissions::default());
+        let lockses: Vec<HeldLocks> =
             groups.iter().map(|group| HeldLocks::empty().with_hold(Arc::clone(group), "a")).collect();
-        let waits_for = |held: &HeldLocks, group: usize| waits.register_wait(held, &groups[group], "a");
+        let waits_for =
+            |locks: &HeldLocks, group: usize| admissions.register_wait(locks, &groups[group], "a");
         // Two callees, one of them with a group of its own.
-        let (one, other) =
-            (waits_for(&held[0], 1), waits_for(&held[0].with_hold(Arc::clone(&groups[2]), "b"), 1));
-        assert!(is_deadlock(&waits_for(&held[1], 0)));
-        assert!(is_deadlock(&waits_for(&held[1], 2)));
+        let (run, other) =
+            (waits_for(&lockses[0], 1), waits_for(&lockses[0].with_hold(Arc::clone(&groups[2]), "b"), 1));
+        assert!(is_deadlock(&waits_for(&lockses[1], 0)));
+        assert!(is_deadlock(&waits_for(&lockses[1], 2)));
         drop(other);
-        assert!(!is_deadlock(&waits_for(&held[1], 2)));
-        assert!(is_deadlock(&waits_for(&held[1], 0)));
-        held[0].release();
-        assert!(!is_deadlock(&waits_for(&held[1], 0)), "an early commit released the group");
-        drop(one);
+        assert!(!is_deadlock(&waits_for(&lockses[1], 2)));
+        assert!(is_deadlock(&waits_for(&lockses[1], 0)));
+        lockses[0].release();
+        assert!(!is_deadlock(&waits_for(&lockses[1], 0)), "an early commit released the group");
+        drop(run);
     }
 }

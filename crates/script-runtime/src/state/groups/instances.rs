@@ -174,7 +174,7 @@ impl InstanceRegistry {
     async fn list_all(&self) -> Vec<Arc<RegisteredInstance>> {
         let mut all: Vec<Arc<RegisteredInstance>> = Vec::new();
         loop {
-            let (before, last) = (all.len(), all.last().map(|known| Arc::clone(&known.path)));
+            let (before, last) = (all.len(), all.last().map(|instance| Arc::clone(&instance.path)));
             {
                 let registry = self.lock();
                 let after = last.as_ref().map_or(Unbounded, Excluded);
@@ -204,11 +204,11 @@ impl InstanceRegistry {
 
     pub(crate) fn remove(&self, path: &str) -> Option<Arc<RegisteredInstance>> {
         let mut registry = self.lock();
-        let known = registry.by_path.remove(path)?;
-        if let Some(ends) = known.expires_at {
-            registry.expiries.remove(&(ends, Arc::clone(&known.path)));
+        let instance = registry.by_path.remove(path)?;
+        if let Some(ends) = instance.expires_at {
+            registry.expiries.remove(&(ends, Arc::clone(&instance.path)));
         }
-        Some(known)
+        Some(instance)
     }
 
     /// Returns some of the instances that have expired at `now`: the first ones after this one, each with its
@@ -232,14 +232,14 @@ impl InstanceRegistry {
         let InstanceRecord { text, site, captures, expires_at: ends } = record;
         let length = text.len();
         let mut registry = self.lock();
-        if let Some(known) = registry.by_path.get(path) {
-            return Arc::clone(known);
+        if let Some(instance) = registry.by_path.get(path) {
+            return Arc::clone(instance);
         }
         let path: Arc<str> = path.into();
         let site = registry.intern_site(&site);
         let seen = AtomicU64::new(epoch);
         let id = home.shared.next_instance_id();
-        let known = Arc::new(RegisteredInstance {
+        let registered_instance = Arc::new(RegisteredInstance {
             id,
             path: Arc::clone(&path),
             site,
@@ -249,10 +249,10 @@ impl InstanceRegistry {
             synced_epoch: seen,
         });
         registry.expiries.extend(ends.map(|ends| (ends, Arc::clone(&path))));
-        registry.by_path.insert(path, Arc::clone(&known));
-        let key = home.keys.declaration_key(&known.path);
-        home.sizes.set_size(&key, instance_size(&key, &known.path, length));
-        known
+        registry.by_path.insert(path, Arc::clone(&registered_instance));
+        let key = home.keys.declaration_key(&registered_instance.path);
+        home.sizes.set_size(&key, instance_size(&key, &registered_instance.path, length));
+        registered_instance
     }
 }
 
@@ -319,19 +319,19 @@ impl ServiceGroups {
     pub(crate) async fn load_instances(&self) -> Result<(), StateError> {
         let epoch = self.shared.epoch();
         let prefix = self.keys.declaration_key("");
-        let mine = self.instances.list_all().await;
+        let instances = self.instances.list_all().await;
         let stored = self.shared.store.keys(Arc::clone(&prefix)).await?;
-        let (is_short, start) = (mine.len().max(stored.len()) <= INSTANCES_PER_PAGE, prefix.len());
-        let compare = move || diff_instances(&mine, &stored, start);
+        let (is_short, start) = (instances.len().max(stored.len()) <= INSTANCES_PER_PAGE, prefix.len());
+        let compare = move || diff_instances(&instances, &stored, start);
         let (old, new) = if is_short {
             compare()
         } else {
             self.shared.run_offloaded(QuotaKey::new(self.keys.service()), compare).await?
         };
         let mut turn = ByteTurn::default();
-        for known in &old {
+        for instance in &old {
             turn.consume_bytes(0).await;
-            self.drop_stale(known);
+            self.drop_stale(instance);
         }
         for page in new.chunks(INSTANCES_PER_PAGE) {
             let logs =
@@ -372,16 +372,17 @@ impl ServiceGroups {
         path: &str,
     ) -> Result<Option<Arc<RegisteredInstance>>, StateError> {
         let epoch = self.shared.epoch();
-        let known = self.instances.find(path);
+        let instance = self.instances.find(path);
         let seen = |seen: &AtomicU64| seen.load(Ordering::Relaxed) == epoch;
-        if seen(&self.instances.synced_epoch) || known.as_ref().is_some_and(|known| seen(&known.synced_epoch))
+        if seen(&self.instances.synced_epoch)
+            || instance.as_ref().is_some_and(|registered_instance| seen(&registered_instance.synced_epoch))
         {
-            return Ok(known);
+            return Ok(instance);
         }
         let stored =
             self.shared.store.load(self.keys.declaration_key(path)).await?.and_then(|log| log.snapshot);
         if let Some(known) =
-            known.filter(|known| stored.as_ref().is_none_or(|(version, _)| *version != known.version))
+            instance.filter(|known| stored.as_ref().is_none_or(|(version, _)| *version != known.version))
         {
             self.drop_stale(&known);
         }
@@ -392,9 +393,9 @@ impl ServiceGroups {
     }
 
     /// Drops an instance that another gateway removed, unless it has been recreated here meanwhile.
-    fn drop_stale(&self, known: &Arc<RegisteredInstance>) {
-        if self.instances.find(&known.path).is_some_and(|now| Arc::ptr_eq(&now, known)) {
-            self.drop_instance(&known.path);
+    fn drop_stale(&self, instance: &Arc<RegisteredInstance>) {
+        if self.instances.find(&instance.path).is_some_and(|now| Arc::ptr_eq(&now, instance)) {
+            self.drop_instance(&instance.path);
         }
     }
 
@@ -411,14 +412,17 @@ impl ServiceGroups {
 /// Compares the instances in memory with the keys and versions in the store; a key is a path after `start`
 /// bytes. Returns the instances that the store does not have, and the keys of those that are not in memory.
 fn diff_instances(
-    mine: &[Arc<RegisteredInstance>],
+    instances: &[Arc<RegisteredInstance>],
     stored: &[(String, u64)],
     start: usize,
 ) -> (Vec<Arc<RegisteredInstance>>, Vec<Arc<str>>) {
     let stored = || stored.iter().filter_map(|(key, version)| Some((key.get(start..)?, key, *version)));
     let versions: HashMap<&str, u64> = stored().map(|(path, _, version)| (path, version)).collect();
-    let known: HashMap<&str, u64> = mine.iter().map(|known| (&*known.path, known.version)).collect();
-    let old = mine.iter().filter(|known| versions.get(&*known.path) != Some(&known.version));
+    let known: HashMap<&str, u64> =
+        instances.iter().map(|instance| (&*instance.path, instance.version)).collect();
+    let old = instances.iter().filter(|registered_instance| {
+        versions.get(&*registered_instance.path) != Some(&registered_instance.version)
+    });
     let new = stored().filter(|(path, _, version)| known.get(path) != Some(version));
     (old.map(Arc::clone).collect(), new.map(|(_, key, _)| key.as_str().into()).collect())
 }

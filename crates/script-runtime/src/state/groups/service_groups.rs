@@ -61,11 +61,11 @@ impl GroupTable {
     ) -> Vec<Arc<CellGroup>> {
         let path: Option<Arc<str>> = path.map(Arc::from);
         let Some(groups) = self.retired.get_mut(&path) else { return Vec::new() };
-        let taken = groups.extract_if(.., |group| which(group)).collect();
+        let cell_groups = groups.extract_if(.., |group| which(group)).collect();
         if groups.is_empty() {
             self.retired.remove(&path);
         }
-        taken
+        cell_groups
     }
 }
 
@@ -284,11 +284,11 @@ impl ServiceGroups {
     /// version of the groups (at least `version`) is stored as the minimum for future ones.
     pub(crate) fn add_removal(&self, batch: WriteBatch, path: &str, version: u64) -> WriteBatch {
         // If there is none, another gateway has removed it.
-        let Some(known) = self.instances.find(path) else { return batch };
+        let Some(instance) = self.instances.find(path) else { return batch };
         let floor = self.floor.fetch_max(version, Ordering::Relaxed).max(version);
         let batch = batch
             .remove(self.keys.declaration_key(path))
-            .remove_all(self.keys.instance_prefix(path, &known.site));
+            .remove_all(self.keys.instance_prefix(path, &instance.site));
         batch.put(self.keys.floor_key(), floor.to_string())
     }
 
@@ -299,16 +299,16 @@ impl ServiceGroups {
     pub(crate) async fn remove_instance(
         self: &Arc<Self>,
         path: &str,
-        held: &HeldLocks,
+        locks: &HeldLocks,
         at: &str,
     ) -> Result<bool, StateError> {
         let mut waited = None;
         let slots = loop {
-            match self.try_acquire_slots(held, waited.take()) {
+            match self.try_acquire_slots(locks, waited.take()) {
                 Ok(slots) => break slots,
                 Err(busy) => {
                     // Holds no slot while it waits for another one, which avoids deadlocks.
-                    let _waiting = self.queue_admissions.register_wait(held, &busy, at)?;
+                    let _waiting = self.queue_admissions.register_wait(locks, &busy, at)?;
                     let permit = Arc::clone(&busy.write_slot).acquire_owned().await;
                     waited = permit.ok().map(|permit| (busy, permit));
                 }
@@ -323,13 +323,13 @@ impl ServiceGroups {
     /// that was waited for; on failure, returns a group whose slot is taken.
     fn try_acquire_slots(
         &self,
-        held: &HeldLocks,
+        locks: &HeldLocks,
         waited: Option<WritePermit>,
     ) -> Result<Vec<WritePermit>, Arc<CellGroup>> {
         let groups = self.groups_at(None).into_iter().filter(|group| !group.domain.scattered.is_empty());
         let has =
             |group: &Arc<CellGroup>| waited.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, group));
-        let wanted = groups.filter(|group| held.find_holder(group).is_none() && !has(group));
+        let wanted = groups.filter(|group| locks.find_holder(group).is_none() && !has(group));
         let others = wanted.map(|group| match Arc::clone(&group.write_slot).try_acquire_owned() {
             Ok(permit) => Ok((group, permit)),
             Err(_) => Err(group),
@@ -364,18 +364,18 @@ impl ServiceGroups {
         // First, so that a run that no longer finds its cells can determine the reason.
         let Some(instance) = self.instances.remove(path) else { return };
         let site = &instance.site;
-        let gone: Vec<Arc<CellGroup>> = {
+        let groups: Vec<Arc<CellGroup>> = {
             let mut table = self.lock_table();
             // The groups of a literal resource at the path stay.
             let has_cells = |group: &Arc<CellGroup>| group.domain.cells_of_site(site).next().is_some();
             let mut own = table.group_paths(Some(path));
             own.retain(|place| table.groups.get(place).is_some_and(has_cells));
-            let mut gone: Vec<_> = own.iter().filter_map(|place| table.groups.remove(place)).collect();
-            gone.extend(table.take_retired(Some(path), has_cells));
-            gone
+            let mut cell_groups: Vec<_> = own.iter().filter_map(|place| table.groups.remove(place)).collect();
+            cell_groups.extend(table.take_retired(Some(path), has_cells));
+            cell_groups
         };
-        gone.iter().for_each(|group| group.close(CellGroupState::Removed));
-        self.shared.discard(gone.into_iter().collect());
+        groups.iter().for_each(|group| group.close(CellGroupState::Removed));
+        self.shared.discard(groups.into_iter().collect());
         self.drop_cells(path, site, |_| true);
         // Last, when no group can update sizes there any more.
         self.sizes.remove(&self.keys.declaration_key(path));

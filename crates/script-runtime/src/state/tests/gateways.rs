@@ -147,7 +147,7 @@ async fn the_leases_of_a_killed_gateway_are_taken_over_at_once() {
     drop(states);
     std::fs::write(folder.path().join(dead), "").unwrap();
     let settings = StateSettings { max_lease_wait: Duration::ZERO, ..StateSettings::default() };
-    let ground = StateFixture::with_settings(folder, counter_plan(), settings).await;
-    ground.set_value(0, "/data", "1").await;
-    assert_eq!(ground.read_values(0, "/data").await, [Some(json!(1))]);
+    let fixture = StateFixture::with_settings(folder, counter_plan(), settings).await;
+    fixture.set_value(0, "/data", "1").await;
+    assert_eq!(fixture.read_values(0, "/data").await, [Some(json!(1))]);
 }

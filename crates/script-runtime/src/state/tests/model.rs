@@ -91,10 +91,10 @@ fn two_cell_plan() -> StatePlan {
 
 impl SystemAndModel {
     async fn new() -> Self {
-        let ground = Some(StateFixture::new(two_cell_plan()).await);
+        let fixture = Some(StateFixture::new(two_cell_plan()).await);
         let versions = vec![(0, vec![None, None])];
         Self {
-            ground,
+            ground: fixture,
             replicas: HashMap::new(),
             workers: 0,
             versions,

@@ -18,23 +18,23 @@ async fn rule_1_a_cell_exists_once_per_service_or_once_per_path_of_its_resource(
         plan_cell("shared", CellScope::Service, false),
         plan_cell("/data own", CellScope::Resource(0), false),
     ];
-    let ground = StateFixture::new(test_plan(cells, &[(0, &[0]), (0, &[1])])).await;
-    ground.set_value(0, "/a", "1").await;
-    ground.set_value(1, "/a", "2").await;
-    ground.set_value(1, "/b", "3").await;
-    assert_eq!(ground.read_values(0, "/b").await, [Some(json!(1))]);
-    assert_eq!(ground.read_values(1, "/a").await, [Some(json!(2))]);
-    assert_eq!(ground.read_values(1, "/b").await, [Some(json!(3))]);
+    let fixture = StateFixture::new(test_plan(cells, &[(0, &[0]), (0, &[1])])).await;
+    fixture.set_value(0, "/a", "1").await;
+    fixture.set_value(1, "/a", "2").await;
+    fixture.set_value(1, "/b", "3").await;
+    assert_eq!(fixture.read_values(0, "/b").await, [Some(json!(1))]);
+    assert_eq!(fixture.read_values(1, "/a").await, [Some(json!(2))]);
+    assert_eq!(fixture.read_values(1, "/b").await, [Some(json!(3))]);
 }
 
 #[tokio::test]
 async fn rule_5_writers_of_a_group_run_one_at_a_time_in_order_of_arrival() {
-    let ground = StateFixture::new(counter_plan()).await;
+    let fixture = StateFixture::new(counter_plan()).await;
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let first = write_ticket(&ground.edition(), 0, "/data").await.unwrap();
+    let first = write_ticket(&fixture.edition(), 0, "/data").await.unwrap();
     let mut waiting = Vec::new();
     for number in 1..=5_u32 {
-        let (edition, order) = (ground.edition(), Arc::clone(&order));
+        let (edition, order) = (fixture.edition(), Arc::clone(&order));
         waiting.push(tokio::spawn(async move {
             let ticket = write_ticket(&edition, 0, "/data").await.unwrap();
             order.lock().unwrap().push(number);
@@ -52,83 +52,83 @@ async fn rule_5_writers_of_a_group_run_one_at_a_time_in_order_of_arrival() {
 
 #[tokio::test]
 async fn rule_5_a_run_that_throws_leaves_nothing_behind() {
-    let ground = StateFixture::new(counter_plan()).await;
-    ground.set_value(0, "/data", "1").await;
-    let mut ticket = write_ticket(&ground.edition(), 0, "/data").await.unwrap();
+    let fixture = StateFixture::new(counter_plan()).await;
+    fixture.set_value(0, "/data", "1").await;
+    let mut ticket = write_ticket(&fixture.edition(), 0, "/data").await.unwrap();
     WorkerReplica::new(1).begin_write(&mut ticket);
     drop(ticket);
-    assert_eq!(ground.read_values(0, "/data").await, [Some(json!(1))]);
+    assert_eq!(fixture.read_values(0, "/data").await, [Some(json!(1))]);
 }
 
 #[tokio::test]
 async fn rule_5_a_writer_builds_on_the_finished_version_and_a_reader_sees_the_durable_one() {
-    let ground = StateFixture::new(counter_plan()).await;
-    ground.set_value(0, "/data", "1").await;
-    let durable = set_value(&ground.edition(), 0, "/data", "2").await.unwrap();
+    let fixture = StateFixture::new(counter_plan()).await;
+    fixture.set_value(0, "/data", "1").await;
+    let durable = set_value(&fixture.edition(), 0, "/data", "2").await.unwrap();
     // No await since the write, so the store has not responded.
-    let mut reader = read_ticket(&ground.edition(), 0, "/data").await.unwrap();
+    let mut reader = read_ticket(&fixture.edition(), 0, "/data").await.unwrap();
     let mut replica = WorkerReplica::new(1);
     assert_eq!(replica.read_values(&mut reader), [Some(json!(1))]);
-    let mut writer = write_ticket(&ground.edition(), 0, "/data").await.unwrap();
+    let mut writer = write_ticket(&fixture.edition(), 0, "/data").await.unwrap();
     assert_eq!(replica.begin_write(&mut writer), [Some(json!(2))]);
     durable.wait().await.unwrap();
-    assert_eq!(ground.read_values(0, "/data").await, [Some(json!(2))]);
+    assert_eq!(fixture.read_values(0, "/data").await, [Some(json!(2))]);
 }
 
 #[tokio::test]
 async fn rule_5_a_run_without_changes_waits_until_its_version_is_durable() {
-    let ground = StateFixture::new(counter_plan()).await;
-    ground.set_value(0, "/data", "1").await;
-    ground.invalidate_lease("Shop/shared/n").await;
-    let seen = set_value(&ground.edition(), 0, "/data", "2").await.unwrap();
+    let fixture = StateFixture::new(counter_plan()).await;
+    fixture.set_value(0, "/data", "1").await;
+    fixture.invalidate_lease("Shop/shared/n").await;
+    let commit = set_value(&fixture.edition(), 0, "/data", "2").await.unwrap();
     // No await since the write, so the store has not refused it yet.
-    let nothing = write_ticket(&ground.edition(), 0, "/data").await.unwrap().commit(1, b"").unwrap();
-    assert_eq!(seen.wait().await.unwrap_err().code(), "state-lease-lost");
+    let nothing = write_ticket(&fixture.edition(), 0, "/data").await.unwrap().commit(1, b"").unwrap();
+    assert_eq!(commit.wait().await.unwrap_err().code(), "state-lease-lost");
     assert_eq!(nothing.wait().await.unwrap_err().code(), "state-abandoned", "its version was rolled back");
 }
 
 #[tokio::test]
 async fn rule_6_an_early_commit_passes_the_slot_on_while_the_run_continues() {
-    let ground = StateFixture::new(counter_plan()).await;
-    let early = write_ticket(&ground.edition(), 0, "/data").await.unwrap();
-    let held = early.held_locks();
+    let fixture = StateFixture::new(counter_plan()).await;
+    let early = write_ticket(&fixture.edition(), 0, "/data").await.unwrap();
+    let locks = early.held_locks();
     let durable = early.commit(1, b"[[0,[],1]]").unwrap();
     // The run continues, and calls a handler that writes the same state.
-    let edition = ground.edition();
-    let next = edition.write_ticket(state_request(0, "/data", &held, "shop.sjs:9:9")).await.unwrap();
+    let edition = fixture.edition();
+    let next = edition.write_ticket(state_request(0, "/data", &locks, "shop.sjs:9:9")).await.unwrap();
     next.commit(1, b"[[0,[],2]]").unwrap().wait().await.unwrap();
     durable.wait().await.unwrap();
-    assert_eq!(ground.read_values(0, "/data").await, [Some(json!(2))]);
+    assert_eq!(fixture.read_values(0, "/data").await, [Some(json!(2))]);
 }
 
 #[tokio::test]
 async fn rule_7_a_run_cannot_write_the_state_that_its_caller_holds_but_may_read_it() {
-    let ground = StateFixture::new(counter_plan()).await;
-    ground.set_value(0, "/data", "1").await;
-    let edition = ground.edition();
+    let fixture = StateFixture::new(counter_plan()).await;
+    fixture.set_value(0, "/data", "1").await;
+    let edition = fixture.edition();
     let outer =
         edition.write_ticket(state_request(0, "/data", &HeldLocks::empty(), "shop.sjs:3:5")).await.unwrap();
-    let held = outer.held_locks();
-    let refused = edition.write_ticket(state_request(0, "/data", &held, "shop.sjs:8:5")).await.unwrap_err();
+    let locks = outer.held_locks();
+    let refused = edition.write_ticket(state_request(0, "/data", &locks, "shop.sjs:8:5")).await.unwrap_err();
     assert_eq!((refused.code(), refused.status()), ("state-self-call", 508));
     let text = "shop.sjs:8:5 needs state that shop.sjs:3:5 holds, and shop.sjs:3:5 waits for shop.sjs:8:5: neither could go on";
     assert_eq!(refused.to_string(), text);
-    let mut reader = edition.read_ticket(state_request(0, "/data", &held, "shop.sjs:8:5")).await.unwrap();
+    let mut reader = edition.read_ticket(state_request(0, "/data", &locks, "shop.sjs:8:5")).await.unwrap();
     assert_eq!(WorkerReplica::new(1).read_values(&mut reader), [Some(json!(1))]);
 }
 
 #[tokio::test]
 async fn rule_7_a_circular_wait_is_refused() {
     let cells = vec![plan_cell("a", CellScope::Service, false), plan_cell("b", CellScope::Service, false)];
-    let ground = StateFixture::new(test_plan(cells, &[(0, &[0]), (0, &[1])])).await;
-    let edition = ground.edition();
+    let fixture = StateFixture::new(test_plan(cells, &[(0, &[0]), (0, &[1])])).await;
+    let edition = fixture.edition();
     let has_a =
         edition.write_ticket(state_request(0, "/data", &HeldLocks::empty(), "shop.sjs:1:1")).await.unwrap();
     let has_b =
         edition.write_ticket(state_request(1, "/data", &HeldLocks::empty(), "shop.sjs:2:2")).await.unwrap();
     let waits = tokio::spawn({
-        let (edition, held) = (edition.clone(), has_a.held_locks());
-        async move { edition.write_ticket(state_request(1, "/data", &held, "shop.sjs:3:3")).await.map(|_| ()) }
+        let (edition, locks) = (edition.clone(), has_a.held_locks());
+        async move { edition.write_ticket(state_request(1, "/data", &locks, "shop.sjs:3:3")).await.map(|_| ()) }
     });
     tokio::task::yield_now().await;
     let refused = edition
@@ -148,10 +148,10 @@ async fn rule_8_only_eager_cells_are_initialised_and_only_once() {
         plan_cell("/data GET k", CellScope::Handler(0), false),
     ];
     let plan = test_plan(cells, &[(0, &[0, 1, 2])]);
-    let ground = StateFixture::new(plan.clone()).await;
-    let (edition, none) = (ground.edition(), HeldLocks::empty());
-    let asked = state_request(0, "/data", &none, "shop.sjs:1:1");
-    let ticket = edition.initialisation_ticket(asked).await.unwrap().expect("nothing has a value");
+    let fixture = StateFixture::new(plan.clone()).await;
+    let (edition, none) = (fixture.edition(), HeldLocks::empty());
+    let request = state_request(0, "/data", &none, "shop.sjs:1:1");
+    let ticket = edition.initialisation_ticket(request).await.unwrap().expect("nothing has a value");
     assert_eq!(ticket.planned_cells(), [0, 1]);
     let second = tokio::spawn({
         let edition = edition.clone();
@@ -165,7 +165,7 @@ async fn rule_8_only_eager_cells_are_initialised_and_only_once() {
     tokio::task::yield_now().await;
     ticket.commit(1, b"[[0,[],0],[1,[],[]]]").unwrap().wait().await.unwrap();
     assert!(second.await.unwrap().unwrap(), "the waiting run has nothing left to initialise");
-    assert_eq!(ground.read_values(0, "/data").await, [Some(json!(0)), Some(json!([])), None]);
+    assert_eq!(fixture.read_values(0, "/data").await, [Some(json!(0)), Some(json!([])), None]);
     let ticket = edition
         .initialisation_ticket(state_request(0, "/other", &none, "shop.sjs:1:1"))
         .await
@@ -177,32 +177,32 @@ async fn rule_8_only_eager_cells_are_initialised_and_only_once() {
         "another path has its own cell of the resource, and shares that of the service"
     );
     drop((ticket, edition));
-    let ground = ground.restart(plan).await;
+    let state_fixture = fixture.restart(plan).await;
     assert!(
-        ground.edition().initialisation_ticket(asked).await.unwrap().is_none(),
+        state_fixture.edition().initialisation_ticket(request).await.unwrap().is_none(),
         "a restart preserves values"
     );
 }
 
 #[tokio::test]
 async fn rule_8_a_reader_waits_until_an_initial_value_is_durable() {
-    let ground =
+    let fixture =
         StateFixture::new(test_plan(vec![plan_cell("n", CellScope::Service, true)], &[(0, &[0])])).await;
-    let (edition, none) = (ground.edition(), HeldLocks::empty());
+    let (edition, none) = (fixture.edition(), HeldLocks::empty());
     let ticket = edition
         .initialisation_ticket(state_request(0, "/data", &none, "shop.sjs:1:1"))
         .await
         .unwrap()
         .unwrap();
     drop(ticket.commit(1, b"[[0,[],7]]").unwrap());
-    assert_eq!(ground.read_values(0, "/data").await, [Some(json!(7))]);
+    assert_eq!(fixture.read_values(0, "/data").await, [Some(json!(7))]);
 }
 
 #[tokio::test]
 async fn rule_8_a_failed_initialiser_is_retried() {
-    let ground =
+    let fixture =
         StateFixture::new(test_plan(vec![plan_cell("n", CellScope::Service, true)], &[(0, &[0])])).await;
-    let (edition, none) = (ground.edition(), HeldLocks::empty());
+    let (edition, none) = (fixture.edition(), HeldLocks::empty());
     drop(
         edition
             .initialisation_ticket(state_request(0, "/data", &none, "shop.sjs:1:1"))
@@ -221,12 +221,12 @@ async fn rule_8_a_failed_initialiser_is_retried() {
 
 #[tokio::test]
 async fn an_invalid_change_set_is_refused_without_affecting_the_next_run() {
-    let ground = StateFixture::new(counter_plan()).await;
-    ground.set_value(0, "/data", "[1]").await;
+    let fixture = StateFixture::new(counter_plan()).await;
+    fixture.set_value(0, "/data", "[1]").await;
     for (changes, part) in
         [("[[0,[7],1]]", "hole"), ("[[1,[],1]]", "slot 1"), ("[[0,[", "not JSON"), ("{}", "edit 0")]
     {
-        let ticket = write_ticket(&ground.edition(), 0, "/data").await.unwrap();
+        let ticket = write_ticket(&fixture.edition(), 0, "/data").await.unwrap();
         let refused = ticket.commit(1, changes.as_bytes()).unwrap_err();
         assert_eq!(refused.code(), "state-changes-invalid");
         assert!(
@@ -234,22 +234,22 @@ async fn an_invalid_change_set_is_refused_without_affecting_the_next_run() {
             "{refused}"
         );
     }
-    assert_eq!(ground.read_values(0, "/data").await, [Some(json!([1]))]);
+    assert_eq!(fixture.read_values(0, "/data").await, [Some(json!([1]))]);
 }
 
 #[tokio::test]
 async fn an_append_sends_only_the_appended_element_to_store_and_workers() {
-    let ground = StateFixture::new(counter_plan()).await;
+    let fixture = StateFixture::new(counter_plan()).await;
     let many: Vec<u32> = (0..10_000).collect();
-    ground.set_value(0, "/data", &json!(many).to_string()).await;
+    fixture.set_value(0, "/data", &json!(many).to_string()).await;
     let mut replicas = [WorkerReplica::new(1), WorkerReplica::new(2)];
     for replica in &mut replicas {
-        replica.read_values(&mut read_ticket(&ground.edition(), 0, "/data").await.unwrap());
+        replica.read_values(&mut read_ticket(&fixture.edition(), 0, "/data").await.unwrap());
     }
-    let ticket = write_ticket(&ground.edition(), 0, "/data").await.unwrap();
+    let ticket = write_ticket(&fixture.edition(), 0, "/data").await.unwrap();
     ticket.commit(7, b"[[0,[10000],1]]").unwrap().wait().await.unwrap();
     for replica in &mut replicas {
-        let mut ticket = read_ticket(&ground.edition(), 0, "/data").await.unwrap();
+        let mut ticket = read_ticket(&fixture.edition(), 0, "/data").await.unwrap();
         let frames = ticket.collect_frames(replica.worker);
         let [crate::state::PrecedingFrame::Changes { changes, .. }] = &frames[..] else {
             panic!("{frames:?}")
@@ -257,31 +257,31 @@ async fn an_append_sends_only_the_appended_element_to_store_and_workers() {
         assert_eq!(changes[..], ["[[0,[10000],1]]"]);
         assert!(ticket.collect_frames(replica.worker).is_empty(), "nothing is sent twice");
     }
-    let log = ground.states.0.store.load("Shop/shared/n").await.unwrap().unwrap();
+    let log = fixture.states.0.store.load("Shop/shared/n").await.unwrap().unwrap();
     assert_eq!(log.changes.last().map(|(_, change)| &change[..]), Some(&b"[[0,[10000],1]]"[..]));
 }
 
 #[tokio::test]
 async fn many_changes_are_compacted_without_loss() {
-    let ground = StateFixture::new(counter_plan()).await;
-    ground.set_value(0, "/data", "[]").await;
+    let fixture = StateFixture::new(counter_plan()).await;
+    fixture.set_value(0, "/data", "[]").await;
     let mut durable = None;
     for number in 0..3000_u32 {
-        let ticket = write_ticket(&ground.edition(), 0, "/data").await.unwrap();
+        let ticket = write_ticket(&fixture.edition(), 0, "/data").await.unwrap();
         let text = format!("[[0,[{number}],\"{}\"]]", "x".repeat(40));
         durable = Some(ticket.commit(1, text.as_bytes()).unwrap());
     }
     durable.unwrap().wait().await.unwrap();
-    let value = ground.read_values(0, "/data").await;
+    let value = fixture.read_values(0, "/data").await;
     assert_eq!(value[0].as_ref().unwrap().as_array().unwrap().len(), 3000);
     let compacted = async {
-        while ground.states.0.store.load("Shop/shared/n").await.unwrap().unwrap().changes.len() >= 3000 {
+        while fixture.states.0.store.load("Shop/shared/n").await.unwrap().unwrap().changes.len() >= 3000 {
             tokio::task::yield_now().await;
         }
     };
     testkit::with_timeout("a compaction in the store", compacted).await;
-    let ground = ground.restart(counter_plan()).await;
-    assert_eq!(ground.read_values(0, "/data").await, value);
+    let state_fixture = fixture.restart(counter_plan()).await;
+    assert_eq!(state_fixture.read_values(0, "/data").await, value);
 }
 
 #[tokio::test]
@@ -291,13 +291,13 @@ async fn hot_reload_preserves_values_by_key_even_with_new_groups() {
             vec![plan_cell("a", CellScope::Service, false), plan_cell(second, CellScope::Service, false)];
         test_plan(cells, &[(0, &[0]), (0, &[1])])
     };
-    let ground = StateFixture::new(apart("b")).await;
-    ground.set_value(0, "/data", "1").await;
-    ground.set_value(1, "/data", "2").await;
-    let old = ground.edition();
+    let fixture = StateFixture::new(apart("b")).await;
+    fixture.set_value(0, "/data", "1").await;
+    fixture.set_value(1, "/data", "2").await;
+    let old = fixture.edition();
     let running = write_ticket(&old, 1, "/data").await.unwrap();
     let cells = vec![plan_cell("b", CellScope::Service, false), plan_cell("a", CellScope::Service, false)];
-    let new = ground.service.reload(test_plan(cells, &[(0, &[0, 1])]));
+    let new = fixture.service.reload(test_plan(cells, &[(0, &[0, 1])]));
     let waiting = tokio::spawn({
         let new = new.clone();
         async move {
@@ -322,10 +322,10 @@ async fn hot_reload_preserves_values_by_key_even_with_new_groups() {
     );
     drop((old, new, ticket));
     // A removed cell has its value again once a program contains its key.
-    let _ = ground.service.reload(apart("c"));
-    assert_eq!(ground.read_values(1, "/data").await, [None]);
-    let _ = ground.service.reload(apart("b"));
-    assert_eq!(ground.read_values(1, "/data").await, [Some(json!(30))]);
+    let _ = fixture.service.reload(apart("c"));
+    assert_eq!(fixture.read_values(1, "/data").await, [None]);
+    let _ = fixture.service.reload(apart("b"));
+    assert_eq!(fixture.read_values(1, "/data").await, [Some(json!(30))]);
 }
 
 #[tokio::test]
@@ -336,11 +336,11 @@ async fn a_new_group_does_not_depend_on_retired_groups_at_other_paths() {
             plan_cell("/data b", CellScope::Resource(0), false),
         ]
     };
-    let ground = StateFixture::new(test_plan(cells(), &[(0, &[0]), (0, &[1])])).await;
-    read_ticket(&ground.edition(), 1, "/0").await.unwrap();
-    let home = Arc::clone(&ground.edition().service_groups);
+    let fixture = StateFixture::new(test_plan(cells(), &[(0, &[0]), (0, &[1])])).await;
+    read_ticket(&fixture.edition(), 1, "/0").await.unwrap();
+    let home = Arc::clone(&fixture.edition().service_groups);
     let retired = home.groups().pop().unwrap();
-    let _new = ground.service.reload(test_plan(cells(), &[(0, &[0, 1])]));
+    let _new = fixture.service.reload(test_plan(cells(), &[(0, &[0, 1])]));
     let (sender, found) = mpsc::channel();
     let locked = retired.lock();
     let finding = std::thread::spawn({
@@ -367,26 +367,26 @@ async fn a_retired_group_is_dropped_once_its_successor_has_replaced_it() {
             plan_cell("/data b", CellScope::Resource(0), false),
         ]
     };
-    let ground = StateFixture::new(test_plan(cells(), &[(0, &[0]), (0, &[1])])).await;
-    read_ticket(&ground.edition(), 1, "/0").await.unwrap();
-    let retired = Arc::downgrade(&ground.edition().service_groups.groups().pop().unwrap());
-    let new = ground.service.reload(test_plan(cells(), &[(0, &[0, 1])]));
+    let fixture = StateFixture::new(test_plan(cells(), &[(0, &[0]), (0, &[1])])).await;
+    read_ticket(&fixture.edition(), 1, "/0").await.unwrap();
+    let retired = Arc::downgrade(&fixture.edition().service_groups.groups().pop().unwrap());
+    let new = fixture.service.reload(test_plan(cells(), &[(0, &[0, 1])]));
     read_ticket(&new, 0, "/0").await.unwrap();
     assert!(retired.upgrade().is_none());
 }
 
 #[tokio::test]
 async fn a_worker_is_not_sent_its_own_changes() {
-    let ground = StateFixture::new(counter_plan()).await;
-    ground.set_value(0, "/data", "[]").await;
-    let mut ticket = write_ticket(&ground.edition(), 0, "/data").await.unwrap();
+    let fixture = StateFixture::new(counter_plan()).await;
+    fixture.set_value(0, "/data", "[]").await;
+    let mut ticket = write_ticket(&fixture.edition(), 0, "/data").await.unwrap();
     ticket.collect_frames(1);
-    let group = ground.edition().service_groups.groups().pop().unwrap();
+    let group = fixture.edition().service_groups.groups().pop().unwrap();
     let before = group.lock().finished;
     let (runtime, is_visible) = (tokio::runtime::Handle::current(), Arc::new(AtomicBool::new(false)));
     let (mut threads, mut is_early) = (Vec::new(), false);
     // The commit can't record the copy of its worker as long as this holds the workers.
-    ground.states.0.workers.collect_frames(2, |_, _| {
+    fixture.states.0.workers.collect_frames(2, |_, _| {
         threads.push(std::thread::spawn(move || {
             let _entered = runtime.enter();
             drop(ticket.commit(1, b"[[0,[0],1]]").unwrap());
@@ -407,16 +407,16 @@ async fn a_worker_is_not_sent_its_own_changes() {
         thread.join().unwrap();
     }
     assert!(!is_early, "a run in the same worker could get the changes a second time");
-    let mut next = write_ticket(&ground.edition(), 0, "/data").await.unwrap();
+    let mut next = write_ticket(&fixture.edition(), 0, "/data").await.unwrap();
     assert!(next.collect_frames(1).is_empty());
 }
 
 #[tokio::test]
 async fn rule_7_holds_between_an_old_program_and_its_successor() {
     let cells = || vec![plan_cell("a", CellScope::Service, false), plan_cell("b", CellScope::Service, false)];
-    let ground = StateFixture::new(test_plan(cells(), &[(0, &[0]), (0, &[1])])).await;
-    let ticket = write_ticket(&ground.edition(), 0, "/data").await.unwrap();
-    let new = ground.service.reload(test_plan(cells(), &[(0, &[0, 1])]));
+    let fixture = StateFixture::new(test_plan(cells(), &[(0, &[0]), (0, &[1])])).await;
+    let ticket = write_ticket(&fixture.edition(), 0, "/data").await.unwrap();
+    let new = fixture.service.reload(test_plan(cells(), &[(0, &[0, 1])]));
     let refused =
         new.write_ticket(state_request(0, "/data", &ticket.held_locks(), "shop.sjs:5:5")).await.unwrap_err();
     assert_eq!(refused.code(), "state-self-call");
@@ -424,8 +424,8 @@ async fn rule_7_holds_between_an_old_program_and_its_successor() {
 
 #[tokio::test]
 async fn a_service_cannot_be_deployed_twice() {
-    let ground = StateFixture::new(counter_plan()).await;
+    let fixture = StateFixture::new(counter_plan()).await;
     let twice =
-        ground.states.open_service(counter_plan(), super::StateSettings::default()).await.unwrap_err();
+        fixture.states.open_service(counter_plan(), super::StateSettings::default()).await.unwrap_err();
     assert_eq!(twice.code(), "state-service-twice");
 }

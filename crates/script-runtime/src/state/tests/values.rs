@@ -46,9 +46,9 @@ impl EditParameters {
     /// Returns an edit of a slot that is valid for its value.
     pub(super) fn to_edit(&self, slot: usize, root: Option<&Value>) -> Value {
         let mut path = Vec::new();
-        let mut place = root;
+        let mut value = root;
         for _ in 0..self.depth {
-            let (step, inner) = match place {
+            let (step, inner) = match value {
                 Some(Value::Array(items)) if !items.is_empty() => {
                     let index = self.place.index(items.len());
                     (json!(index), &items[index])
@@ -60,9 +60,9 @@ impl EditParameters {
                 _ => break,
             };
             path.push(step);
-            place = Some(inner);
+            value = Some(inner);
         }
-        match place {
+        match value {
             Some(Value::Array(items)) if self.what.is_multiple_of(5) => {
                 let first = self.place.index(items.len() + 1);
                 let count = usize::from(self.what) % (items.len() - first + 1);

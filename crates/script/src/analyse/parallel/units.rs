@@ -122,9 +122,9 @@ pub(super) fn split_into_units(
         effects.writes.insert(EffectLocation::Result(*call));
         units.push(ParUnit { steps: vec![UnitStep::Call(*call)], effects, dependencies: BTreeMap::new() });
     }
-    let mut rest = observer.effects(statement, &outer);
-    rest.io = 0;
-    let mut effects = rest;
+    let mut code_effects = observer.effects(statement, &outer);
+    code_effects.io = 0;
+    let mut effects = code_effects;
     if let Some(last) = calls.last() {
         // The last call is the whole statement, or its result is only assigned to a variable.
         let is_alone = matches!(code.kind(code.parent(*last)), AstKind::ExpressionStatement(_));

@@ -78,8 +78,13 @@ impl<'s> LexContext<'s> {
         Self { lexed, open: vec![OpenBracket::default()], respond_is_keyword }
     }
 
-    pub(super) fn report_unterminated(&mut self, what: UnterminatedKind, start: usize, end: usize) {
-        self.lexed.errors.push(LexicalError::Unterminated { kind: what, start, end });
+    pub(super) fn report_unterminated(
+        &mut self,
+        unterminated_kind: UnterminatedKind,
+        start: usize,
+        end: usize,
+    ) {
+        self.lexed.errors.push(LexicalError::Unterminated { kind: unterminated_kind, start, end });
     }
 
     /// Finishes at the end of the text.
@@ -290,8 +295,8 @@ impl<'s> LexContext<'s> {
                 self.innermost_mut().ends_do = ends_do;
             }
             "class" => {
-                let place = self.function_position(token.starts_statement);
-                self.innermost_mut().classes.push(place);
+                let position = self.function_position(token.starts_statement);
+                self.innermost_mut().classes.push(position);
             }
             _ => {}
         }

@@ -25,9 +25,13 @@ fn assert_same_tokens(source: &str) {
     let text =
         |bounds: Option<&(usize, usize)>| bounds.map_or("nothing", |&(start, end)| &source[start..end]);
     if let Some(at) = different {
-        let place = diagnostics::LineStarts::new(source)
+        let position = diagnostics::LineStarts::new(source)
             .position(theirs.get(at).map_or(source.len(), |token| token.0));
-        panic!("{place}: oxc has `{}`, this lexer `{}`\n{source}", text(theirs.get(at)), text(ours.get(at)));
+        panic!(
+            "{position}: oxc has `{}`, this lexer `{}`\n{source}",
+            text(theirs.get(at)),
+            text(ours.get(at))
+        );
     }
     assert_eq!(crate::parse::prepass::encode(source).text, source);
 }

@@ -10,16 +10,17 @@ use crate::parse::lex::{FrameId, FrameKind, LexicalError, TokenId, TokenList, Un
 /// Returns diagnostics for the lexical errors. Of mismatched brackets only the first is reported, since it
 /// causes the others.
 pub(super) fn lexical_diagnostics(lexed: &TokenList<'_>) -> Vec<Diagnostic> {
-    let mut found: Vec<Diagnostic> =
-        lexed.errors.iter().filter_map(|fault| unterminated_error(*fault)).collect();
-    if found.is_empty() {
-        found.extend(lexed.errors.iter().find_map(|fault| bracket_error(lexed, *fault)));
+    let mut diagnostics: Vec<Diagnostic> =
+        lexed.errors.iter().filter_map(|error| unterminated_error(*error)).collect();
+    if diagnostics.is_empty() {
+        diagnostics
+            .extend(lexed.errors.iter().find_map(|lexical_error| bracket_error(lexed, *lexical_error)));
     }
-    found
+    diagnostics
 }
 
-fn unterminated_error(fault: LexicalError) -> Option<Diagnostic> {
-    let LexicalError::Unterminated { kind: what, start, end } = fault else { return None };
+fn unterminated_error(error: LexicalError) -> Option<Diagnostic> {
+    let LexicalError::Unterminated { kind: what, start, end } = error else { return None };
     let (name, help) = match what {
         UnterminatedKind::String => {
             ("string", "close it with the quote that it began with, on the same line")
@@ -40,8 +41,8 @@ fn unterminated_error(fault: LexicalError) -> Option<Diagnostic> {
     ))
 }
 
-fn bracket_error(lexed: &TokenList<'_>, fault: LexicalError) -> Option<Diagnostic> {
-    match fault {
+fn bracket_error(lexed: &TokenList<'_>, error: LexicalError) -> Option<Diagnostic> {
+    match error {
         LexicalError::Unterminated { .. } => None,
         LexicalError::Mismatched { close, open: Some(open) } => Some(mismatched_error(lexed, close, open)),
         LexicalError::Mismatched { close, open: None } => Some(superfluous_error(lexed, close)),

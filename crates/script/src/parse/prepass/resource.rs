@@ -72,7 +72,7 @@ impl ConstructFinder<'_> {
         else {
             return;
         };
-        let place = self.statement_position(token.frame);
+        let position = self.statement_position(token.frame);
         let help = "move it out, to the file's top level; services reach each other by HTTP";
         let message = "a service must be at the top level of a file";
         let mut error = Diagnostic::in_text(
@@ -82,7 +82,7 @@ impl ConstructFinder<'_> {
             "not allowed here",
             help,
         );
-        if let Some(around) = place.enclosing {
+        if let Some(around) = position.enclosing {
             let construct = &self.syntax.constructs[around];
             let head =
                 construct.span.start..construct.body.as_ref().map_or(construct.span.end, |body| body.start);

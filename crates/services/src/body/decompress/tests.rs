@@ -153,8 +153,8 @@ async fn decodes_long_bodies_in_the_pool_and_charges_the_sender() {
         let headers = HeaderMap::from_iter([(CONTENT_ENCODING, coding.parse().unwrap())]);
         let body = Bytes::from(encode_text(coding, text).await);
         let decoded_by = |pool| {
-            let given = DecoderPool { pool, payer, deadline: Instant::now() + hour };
-            decompress(&headers, body.clone(), LIMIT, Some(given))
+            let decoder_pool = DecoderPool { pool, payer, deadline: Instant::now() + hour };
+            decompress(&headers, body.clone(), LIMIT, Some(decoder_pool))
         };
         let before = pool.stats().kinds.get("decompress").map_or(0, |kind| kind.jobs);
         assert_eq!(decoded_by(&pool).await.unwrap(), text, "{coding}");
@@ -218,6 +218,6 @@ async fn does_not_decode_after_the_deadline() {
     let headers = HeaderMap::from_iter([(CONTENT_ENCODING, "br".parse().unwrap())]);
     let body = encode_text("br", b"any").await.into();
     let past = DecoderPool { pool: &pool, payer: QuotaKey::new(&1), deadline: Instant::now() };
-    let late = decompress(&headers, body, LIMIT, Some(past)).await.unwrap_err();
-    assert_eq!(late, DecompressError::Refused(OffloadError::DeadlineExceeded));
+    let error = decompress(&headers, body, LIMIT, Some(past)).await.unwrap_err();
+    assert_eq!(error, DecompressError::Refused(OffloadError::DeadlineExceeded));
 }

@@ -53,13 +53,13 @@ fn rejects_a_malformed_traceparent() {
 
 #[test]
 fn reads_the_known_fields_of_future_versions() {
-    let given = SpanContext::parse(TRACEPARENT_VALUE.as_bytes()).unwrap();
+    let context = SpanContext::parse(TRACEPARENT_VALUE.as_bytes()).unwrap();
     for later in
         ["cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-the-future-brings", TRACEPARENT_VALUE]
     {
-        assert_eq!(SpanContext::parse(later.as_bytes()), Some(given));
+        assert_eq!(SpanContext::parse(later.as_bytes()), Some(context));
     }
-    assert_eq!((given.span_id, given.sampled), (0x00f0_67aa_0ba9_02b7, true));
+    assert_eq!((context.span_id, context.sampled), (0x00f0_67aa_0ba9_02b7, true));
     let quiet = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-fe";
     assert!(!SpanContext::parse(quiet.as_bytes()).unwrap().sampled);
 }
@@ -84,14 +84,14 @@ fn propagates_an_unrecorded_trace_unchanged() {
 fn each_call_of_a_recorded_trace_is_a_separate_span() {
     let ours = SpanContext { trace_id: 7, span_id: 8, sampled: true };
     let trace = RequestTrace::new_recorded(ours, None);
-    let told: Vec<SpanContext> = (0..100)
+    let contexts: Vec<SpanContext> = (0..100)
         .map(|call| SpanContext::from_headers(&injected_headers(&trace, call)).expect("a context"))
         .collect();
-    for (call, context) in told.iter().enumerate() {
+    for (call, context) in contexts.iter().enumerate() {
         assert_eq!((context.trace_id, context.sampled), (7, true));
         assert_eq!(*context, ours.child(call));
         assert_ne!(context.span_id, ours.span_id);
-        assert!(told[..call].iter().all(|other| other.span_id != context.span_id), "call {call}");
+        assert!(contexts[..call].iter().all(|other| other.span_id != context.span_id), "call {call}");
     }
     drop(trace.start_phase("run"));
     assert_eq!(trace.completed_phases()[0].name, "run");

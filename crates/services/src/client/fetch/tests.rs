@@ -18,13 +18,13 @@ async fn sends_a_request_and_returns_the_response() {
         .body(Bytes::from("spans"))
         .unwrap();
     let answer = GatewayClient::new().unwrap().send(request, HOUR, 1 << 20).await.unwrap();
-    let seen: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
     assert_eq!(answer.status(), 200);
-    assert_eq!((&seen["method"], &seen["path"]), (&"POST".into(), &"/echo?a=b".into()));
-    assert_eq!(seen["body"], "spans");
-    assert_eq!(seen["headers"]["host"], upstream.address().to_string());
-    assert_eq!(seen["headers"]["content-type"], "application/x-protobuf");
-    assert_eq!(seen["headers"]["user-agent"], DEFAULT_USER_AGENT);
+    assert_eq!((&value["method"], &value["path"]), (&"POST".into(), &"/echo?a=b".into()));
+    assert_eq!(value["body"], "spans");
+    assert_eq!(value["headers"]["host"], upstream.address().to_string());
+    assert_eq!(value["headers"]["content-type"], "application/x-protobuf");
+    assert_eq!(value["headers"]["user-agent"], DEFAULT_USER_AGENT);
 }
 
 #[tokio::test]

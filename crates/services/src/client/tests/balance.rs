@@ -110,9 +110,9 @@ async fn records_a_retried_call_once() {
     let (services, shop) = fleet.shop(&THREE_TARGETS, |_| ());
     let call = call(1, u64::MAX, 1);
     assert!(services.send(&call, &shop, request("GET", "/")).await.is_err());
-    let made = call.budget.call_records();
+    let records = call.budget.call_records();
     assert_eq!(
-        (made.len(), made[0].retry_times.len(), made[0].outcome),
+        (records.len(), records[0].retry_times.len(), records[0].outcome),
         (1, 2, UpstreamCallOutcome::NoAnswer)
     );
     assert_eq!((stats(&services).requests, stats(&services).failures, stats(&services).retries), (1, 1, 2));

@@ -45,14 +45,14 @@ async fn coalesces_concurrent_reads_and_charges_each_request() {
     assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.status == 200)));
     assert_eq!(bench.upstream.hits("/json"), 1);
     for calls in &requests {
-        let made = calls.call().budget.call_records();
-        assert_eq!((made.len(), made[0].outcome), (1, UpstreamCallOutcome::Status(200)));
-        assert!(made[0].address.is_some() && made[0].span.1.is_some());
+        let records = calls.call().budget.call_records();
+        assert_eq!((records.len(), records[0].outcome), (1, UpstreamCallOutcome::Status(200)));
+        assert!(records[0].address.is_some() && records[0].span.1.is_some());
         let refused = calls.send(&bench.shop, request("GET", "/json?n=2")).await.unwrap_err();
         assert_eq!(refused.code(), "limit-calls");
     }
-    let later = calls(&bench, &coalescer, call(1, 1000, 1));
-    later.send(&bench.shop, request("GET", "/json?n=1")).await.unwrap();
+    let request_calls = calls(&bench, &coalescer, call(1, 1000, 1));
+    request_calls.send(&bench.shop, request("GET", "/json?n=1")).await.unwrap();
     assert_eq!(bench.upstream.hits("/json"), 2, "nothing is cached");
 }
 
@@ -231,8 +231,8 @@ async fn failures_are_shared_only_while_in_flight() {
         join_all(requests.iter().map(|calls| calls.send(&bench.shop, request("GET", "/garbage")))).await;
     assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().code() == "upstream-broken"));
     let hits = bench.upstream.hits("/garbage");
-    let later = calls(&bench, &coalescer, call(10, 1000, 10));
-    assert!(later.send(&bench.shop, request("GET", "/garbage")).await.is_err());
+    let request_calls = calls(&bench, &coalescer, call(10, 1000, 10));
+    assert!(request_calls.send(&bench.shop, request("GET", "/garbage")).await.is_err());
     assert!(bench.upstream.hits("/garbage") > hits);
 }
 
@@ -242,14 +242,16 @@ async fn limits_apply_to_each_request_separately() {
     let small = calls(&bench, &coalescer, call(10, 3, 10));
     let large = calls(&bench, &coalescer, call(10, 1000, 10));
     let over = RequestBudget::new(std::time::Duration::ZERO, 10, 1000, 10);
-    let late = calls(&bench, &coalescer, RequestCall { budget: Arc::new(over), ..RequestCall::unlimited() });
-    let asked = [&small, &large, &late].map(|calls| calls.send(&bench.shop, request("GET", "/json?n=1")));
+    let request_calls =
+        calls(&bench, &coalescer, RequestCall { budget: Arc::new(over), ..RequestCall::unlimited() });
+    let asked =
+        [&small, &large, &request_calls].map(|calls| calls.send(&bench.shop, request("GET", "/json?n=1")));
     let answers = join_all(asked).await;
     let codes: Vec<_> =
         answers.iter().map(|answer| answer.as_ref().map_or_else(|error| error.code(), |_| "")).collect();
     assert_eq!(codes, ["limit-received", "", "limit-deadline"]);
-    let most = Arc::new(CallCoalescer::new(3));
-    let large = calls(&bench, &most, call(10, 1000, 10));
+    let call_coalescer = Arc::new(CallCoalescer::new(3));
+    let large = calls(&bench, &call_coalescer, call(10, 1000, 10));
     let error = large.send(&bench.shop, request("GET", "/json?n=1")).await.unwrap_err();
     assert_eq!(error.code(), "limit-received");
 }

@@ -57,8 +57,8 @@ pub(super) struct SimulatedFleet {
 
 impl SimulatedFleet {
     /// Sets the behaviour of the endpoints at these ports.
-    pub(super) fn set_behaviour(&self, ports: &[u16], what: EndpointBehaviour) {
-        self.behaviours.lock().unwrap().extend(ports.iter().map(|port| (endpoint_address(*port), what)));
+    pub(super) fn set_behaviour(&self, ports: &[u16], behaviour: EndpointBehaviour) {
+        self.behaviours.lock().unwrap().extend(ports.iter().map(|port| (endpoint_address(*port), behaviour)));
     }
 
     /// Sets the addresses of a name, by port. Without ports, the lookup fails.

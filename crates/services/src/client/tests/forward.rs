@@ -46,12 +46,12 @@ async fn adds_the_headers_of_an_intermediary() {
     ];
     let response = forward(&bench, message("PUT", "/echo?x=1", &headers, full("hello"))).await.unwrap();
     assert_eq!(response.headers()["via"], "1.1 orfa");
-    let seen = received_request(response).await;
+    let value = received_request(response).await;
     assert_eq!(
-        (&seen["method"], &seen["path"], &seen["body"]),
+        (&value["method"], &value["path"], &value["body"]),
         (&"PUT".into(), &"/echo?x=1".into(), &"hello".into())
     );
-    let headers = &seen["headers"];
+    let headers = &value["headers"];
     assert_eq!(headers["forwarded"], "for=unknown;host=\"shop.example\";proto=http");
     assert_eq!((&headers["via"], &headers["cdn-loop"]), (&"1.1 orfa".into(), &"orfa".into()));
     assert_eq!((&headers["cookie"], &headers["x-api-key"]), (&"a=b".into(), &"secret".into()));
@@ -61,13 +61,13 @@ async fn adds_the_headers_of_an_intermediary() {
 #[tokio::test]
 async fn sends_the_services_own_host_unless_another_is_set() {
     let bench = start_shop().await;
-    let own = received_request(forward(&bench, message("GET", "/echo", &[], empty())).await.unwrap()).await;
+    let value = received_request(forward(&bench, message("GET", "/echo", &[], empty())).await.unwrap()).await;
     let (call, renamed) =
         (RequestCall::unlimited(), message("GET", "/echo", &[("host", "shop.example")], empty()));
     let name = "other.example:81".parse().ok();
     let other = bench.services.forward(&call, &bench.shop, renamed, name).await.unwrap();
     let other = received_request(other).await;
-    assert!(own["headers"]["host"].as_str().unwrap().starts_with("127.0.0.1:"), "{own}");
+    assert!(value["headers"]["host"].as_str().unwrap().starts_with("127.0.0.1:"), "{value}");
     assert_eq!(other["headers"]["host"], "other.example:81");
     assert_eq!(other["headers"]["forwarded"], "for=unknown;host=\"shop.example\";proto=http");
 }
@@ -83,9 +83,9 @@ async fn bodies_stream_both_ways() {
     });
     let response = forward(&bench, message("POST", "/echo", &[], body.boxed_unsync())).await.unwrap();
     sending.await.unwrap();
-    let seen = received_request(response).await;
+    let value = received_request(response).await;
     assert_eq!(
-        (&seen["body"], &seen["headers"]["transfer-encoding"]),
+        (&value["body"], &value["headers"]["transfer-encoding"]),
         (&"one, two".into(), &"chunked".into())
     );
     // A streamed gigabyte is never held in memory; dropping the response closes the connection.
@@ -148,9 +148,9 @@ async fn passes_on_the_failure_of_an_incomplete_response() {
 
 #[tokio::test]
 async fn permits_encoded_slashes_without_path_rules() {
-    let open = start_shop().await;
-    assert!(forward(&open, message("GET", "/a%2Fb", &[], empty())).await.is_ok());
-    let error = forward(&open, message("GET", "/a%2F..%2Fb", &[], empty())).await.unwrap_err();
+    let shop = start_shop().await;
+    assert!(forward(&shop, message("GET", "/a%2Fb", &[], empty())).await.is_ok());
+    let error = forward(&shop, message("GET", "/a%2F..%2Fb", &[], empty())).await.unwrap_err();
     assert_eq!(error.code(), "path-dot-segment");
     let ruled = start_shop_with(|config| config.paths = vec!["/*".into()]).await;
     let error = forward(&ruled, message("GET", "/a%2Fb", &[], empty())).await.unwrap_err();

@@ -362,11 +362,11 @@ async fn health_checks_end_with_the_services_or_their_config() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(fleet.take_sent_count(), 0);
     assert!(endpoint(&without, 1).healthy, "without checks, nothing else would restore it");
-    let again = without.reload(&config(&THREE_TARGETS, enable_health_checks), Path::new("")).unwrap();
-    again.start_health_checks();
+    let set = without.reload(&config(&THREE_TARGETS, enable_health_checks), Path::new("")).unwrap();
+    set.start_health_checks();
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert_eq!(fleet.take_sent_count(), 6);
-    drop((services, same, without, again, shop));
+    drop((services, same, without, set, shop));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(fleet.take_sent_count(), 0);
 }

@@ -89,14 +89,14 @@ async fn counts_calls_and_records_the_first_rejected_one() {
     for _ in 0..3 {
         assert_eq!(error_code(&bench, &call, "/echo").await, ("limit-calls", 422, CallErrorKind::Limit));
     }
-    let made = call.budget.call_records();
-    let outcomes: Vec<UpstreamCallOutcome> = made.iter().map(|made| made.outcome).collect();
+    let records = call.budget.call_records();
+    let outcomes: Vec<UpstreamCallOutcome> = records.iter().map(|record| record.outcome).collect();
     assert_eq!(
         outcomes,
         [UpstreamCallOutcome::Status(200), UpstreamCallOutcome::Status(500), UpstreamCallOutcome::NotSent]
     );
-    assert_eq!((&*made[1].service, made[1].path.as_str()), ("shop", "/status/500"));
-    assert!(made[1].span.1.is_some());
+    assert_eq!((&*records[1].service, records[1].path.as_str()), ("shop", "/status/500"));
+    assert!(records[1].span.1.is_some());
     assert_eq!(bench.upstream.hits("/echo"), 0);
 }
 
@@ -110,14 +110,18 @@ async fn limits_concurrent_calls() {
     bench.upstream.wait_for_requests("/hang", 2).await;
     // The third gets its permit only when another call is dropped.
     assert_eq!(
-        call.budget.call_records().iter().filter(|made| made.outcome == UpstreamCallOutcome::NotSent).count(),
+        call.budget
+            .call_records()
+            .iter()
+            .filter(|record| record.outcome == UpstreamCallOutcome::NotSent)
+            .count(),
         1
     );
     let under_way = call
         .budget
         .call_records()
         .iter()
-        .position(|made| made.outcome == UpstreamCallOutcome::NoAnswer)
+        .position(|call_record| call_record.outcome == UpstreamCallOutcome::NoAnswer)
         .unwrap();
     calls[under_way].abort();
     bench.upstream.wait_for_requests("/hang", 3).await;

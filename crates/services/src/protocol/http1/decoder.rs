@@ -93,7 +93,7 @@ impl BodyDecoder {
     /// A body whose end two readers could interpret differently.
     pub fn next(&mut self, input: &mut ReceiveBuffer) -> Result<BodyPart, FramingError> {
         self.skip_framing(input)?;
-        self.decode_part(input).inspect_err(|wrong| *self = Self::Failed(*wrong))
+        self.decode_part(input).inspect_err(|error| *self = Self::Failed(*error))
     }
 
     fn decode_part(&mut self, input: &mut ReceiveBuffer) -> Result<BodyPart, FramingError> {
@@ -122,7 +122,7 @@ impl BodyDecoder {
     /// # Errors
     /// The errors of [`Self::next`].
     pub fn skip_framing(&mut self, input: &mut ReceiveBuffer) -> Result<(), FramingError> {
-        self.advance_framing(input).inspect_err(|wrong| *self = Self::Failed(*wrong))
+        self.advance_framing(input).inspect_err(|error| *self = Self::Failed(*error))
     }
 
     fn advance_framing(&mut self, input: &mut ReceiveBuffer) -> Result<(), FramingError> {

@@ -168,16 +168,16 @@ fn a_rejected_body_stays_rejected() {
         let (mut decoder, mut input) = (BodyDecoder::new(BodyFraming::Chunked), ReceiveBuffer::default());
         input.append_bytes(text.as_bytes());
         input.append_bytes(b"GET / HTTP/1.1\r\n\r\n");
-        let wrong = loop {
+        let error = loop {
             match decoder.next(&mut input) {
                 Ok(BodyPart::Data(_)) => {}
                 Ok(part) => panic!("{text:?}: {part:?}"),
-                Err(wrong) => break wrong,
+                Err(framing_error) => break framing_error,
             }
         };
         for _ in 0..3 {
-            assert_eq!(decoder.next(&mut input), Err(wrong), "{text:?}");
-            assert_eq!(decoder.skip_framing(&mut input), Err(wrong), "{text:?}");
+            assert_eq!(decoder.next(&mut input), Err(error), "{text:?}");
+            assert_eq!(decoder.skip_framing(&mut input), Err(error), "{text:?}");
             assert_ne!(decoder, BodyDecoder::Done, "{text:?}");
         }
     }

@@ -70,15 +70,15 @@ impl ExternalHostPattern {
     }
 
     /// Whether the pattern permits this host and port.
-    pub(super) fn permits_host(&self, place: &HostAndPort) -> bool {
-        let (is_host, port) = match (self, &place.host) {
+    pub(super) fn permits_host(&self, and_port: &HostAndPort) -> bool {
+        let (is_host, port) = match (self, &and_port.host) {
             (Self::Name(name, port), HostPart::Name(host)) => (name == host, port),
             (Self::Subdomains(below, port), HostPart::Name(host)) => (host.ends_with(&**below), port),
             (Self::Subdomains(below, port), HostPart::Address(_)) => (below.is_empty(), port),
             (Self::Network(network, port), HostPart::Address(address)) => (network.contains(address), port),
             (Self::Name(..), HostPart::Address(_)) | (Self::Network(..), HostPart::Name(_)) => return false,
         };
-        is_host && port.is_none_or(|port| port == place.port)
+        is_host && port.is_none_or(|port| port == and_port.port)
     }
 
     /// Whether the pattern is an exact name.

@@ -17,8 +17,8 @@ fn permits_host(patterns: &[&str], authority: &str) -> bool {
 
 /// Whether the patterns permit a connection of this host to this address.
 fn permits_connection(patterns: &[&str], authority: &str, address: &str) -> bool {
-    let place = HostAndPort::parse_authority(authority, 80).unwrap();
-    hosts(patterns).reachable_addresses(&place).unwrap().check_address(address.parse().unwrap()).is_ok()
+    let port = HostAndPort::parse_authority(authority, 80).unwrap();
+    hosts(patterns).reachable_addresses(&port).unwrap().check_address(address.parse().unwrap()).is_ok()
 }
 
 #[test]

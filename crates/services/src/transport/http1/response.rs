@@ -154,8 +154,8 @@ mod tests {
             ),
             ("200 OK", "a: b\r\n c\r\n", Err(ResponseParseError::Head(httparse::Error::HeaderName))),
         ] {
-            let found = parse_head_text(&format!("HTTP/1.1 {status}\r\n{headers}\r\n"), &Method::GET);
-            assert_eq!(found.map(|head| head.framing), framing, "{status} {headers:?}");
+            let response_head = parse_head_text(&format!("HTTP/1.1 {status}\r\n{headers}\r\n"), &Method::GET);
+            assert_eq!(response_head.map(|head| head.framing), framing, "{status} {headers:?}");
         }
         let asked = parse_head_text("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n", &Method::HEAD).unwrap();
         assert_eq!(asked.framing, Length(0));

@@ -71,11 +71,11 @@ mod fuzz {
         for (index, piece) in pieces.iter().enumerate() {
             input.append_bytes(piece);
             let head =
-                response::read_head(&mut input, &http::Method::GET).map_err(|wrong| wrong.to_string())?;
+                response::read_head(&mut input, &http::Method::GET).map_err(|error| error.to_string())?;
             if let Some(head) = head {
                 let rest = [&[input.bytes()], &pieces[index + 1..]].concat();
-                let (data, ..) =
-                    decode(BodyDecoder::new(head.framing), &rest).map_err(|wrong| wrong.to_string())?;
+                let (data, ..) = decode(BodyDecoder::new(head.framing), &rest)
+                    .map_err(|framing_error| framing_error.to_string())?;
                 return Ok(Some((head.response.status().as_u16(), data)));
             }
         }

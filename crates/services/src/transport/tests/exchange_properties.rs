@@ -70,7 +70,7 @@ async fn start_target(seen: Arc<Mutex<BTreeMap<String, usize>>>) -> TargetServer
                 let mut path = head.split(' ').nth(1).unwrap_or_default().split('/').skip(1);
                 let (deed, number) = (path.next().unwrap_or_default(), path.next().unwrap_or_default());
                 *seen.lock().unwrap().entry(number.to_owned()).or_default() += 1;
-                let deed = BEHAVIOURS.into_iter().find(|known| format!("{known:?}") == deed).unwrap();
+                let deed = BEHAVIOURS.into_iter().find(|behaviour| format!("{behaviour:?}") == deed).unwrap();
                 if !deed.run(&mut socket, number).await {
                     return;
                 }

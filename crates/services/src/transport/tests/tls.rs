@@ -259,11 +259,11 @@ async fn presents_a_client_certificate() {
     authority.write_files(&authority.identity("orfa", |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     }));
-    let known = authority.shop(url, |tls| {
+    let client = authority.shop(url, |tls| {
         tls.cert = Some("cert.pem".into());
         tls.key = Some("key.pem".into());
     });
-    assert!(known.get("/").await.unwrap().starts_with(b"HTTP/1.1"));
+    assert!(client.get("/").await.unwrap().starts_with(b"HTTP/1.1"));
 }
 
 #[tokio::test]

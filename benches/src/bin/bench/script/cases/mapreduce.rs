@@ -39,8 +39,8 @@ async fn run_job(client: &BenchClient, service: SocketAddr, number: usize) -> Re
     let place = started.headers.get(LOCATION).with_context(|| format!("{started:?}"))?.to_str()?;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let asked = client.send(Request::get(place).body(Full::<Bytes>::default())?).await?;
-        let sum: usize = serde_json::from_slice(&asked.body).with_context(|| format!("{asked:?}"))?;
+        let response = client.send(Request::get(place).body(Full::<Bytes>::default())?).await?;
+        let sum: usize = serde_json::from_slice(&response.body).with_context(|| format!("{response:?}"))?;
         ensure!(sum <= expected, "{sum} of {expected} words were counted");
         if sum == expected {
             return Ok(());

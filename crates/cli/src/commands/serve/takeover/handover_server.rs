@@ -36,9 +36,12 @@ impl HandoverServer {
     /// Completes the takeover by this process itself, if it was one. Then waits until another process has
     /// taken over, and returns its process ID. Failed attempts are logged, and this process continues to
     /// serve.
-    pub(in super::super) async fn serve_handover(self, taken: Option<HandoverConnection>) -> Option<u32> {
-        if let Some(taken) = taken {
-            match taken.confirm().await {
+    pub(in super::super) async fn serve_handover(
+        self,
+        connection: Option<HandoverConnection>,
+    ) -> Option<u32> {
+        if let Some(handover_connection) = connection {
+            match handover_connection.confirm().await {
                 Ok(()) => tracing::info!("the previous process has released its sockets"),
                 Err(error) => tracing::warn!(%error, "the previous process has ended"),
             }

@@ -140,8 +140,9 @@ impl JwksServer {
     pub(super) async fn new(answer: JwksServerResponse) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let place = Self { address, response: Arc::new(Mutex::new(answer)), request_count: Arc::default() };
-        let served = place.clone();
+        let jwks_server =
+            Self { address, response: Arc::new(Mutex::new(answer)), request_count: Arc::default() };
+        let served = jwks_server.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let place = served.clone();
@@ -150,7 +151,7 @@ impl JwksServer {
                 tokio::spawn(connection.serve_connection(TokioIo::new(stream), service));
             }
         });
-        place
+        jwks_server
     }
 
     async fn serve(self, _: Request<Incoming>) -> Result<Response<StreamedServiceBody>, hyper::Error> {

@@ -154,11 +154,12 @@ async fn deduplicated_tree_counts_as_unsent_until_it_is_read() {
     let tree = JsonTree::Array(vec![item; 2].into());
     let (encoding, pool) = (encoding(true), pool());
     let answer = async || {
-        let asked = encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
+        let encodings =
+            encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
         let response = Response::builder().header("content-type", "application/json");
         let response = response.body(body::from_pieces(tree.len(), tree.clone().pieces())).unwrap();
         let response = HandlerResponse { json_tree: Some(tree.clone()), ..response.into() };
-        let response = encoding.encode(asked, || account(&pool, None), response, &client).await;
+        let response = encoding.encode(encodings, || account(&pool, None), response, &client).await;
         assert_eq!(header(&response, "content-type"), JSON);
         response.into_body()
     };
@@ -188,11 +189,12 @@ fn offloads_long_responses() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let text = format!("[{}]", [repeated_list().as_str(); 40].join(","));
     let encoding = encoding(true);
-    let asked = encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
+    let encodings = encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
     let pool = pool();
     let account = || account(&pool, None);
     let answer = response_of("application/json", text.clone());
-    let response = runtime.block_on(encoding.encode(asked, account, answer.into(), &ClientInfo::for_tests()));
+    let response =
+        runtime.block_on(encoding.encode(encodings, account, answer.into(), &ClientInfo::for_tests()));
     assert_eq!(pool.stats().kinds["dedup"].jobs, 1);
     assert_eq!(decode(&read_body(response), 1 << 20).unwrap(), text.as_bytes());
 }
@@ -211,10 +213,10 @@ fn started_response(
 async fn passes_slow_responses_through() {
     let (mut send, response) = started_response(repeated_list());
     let encoding = encoding(true);
-    let asked = encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
+    let encodings = encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
     let pool = pool();
     let account = || account(&pool, Some(Duration::from_secs(1)));
-    let response = encoding.encode(asked, account, response.into(), &ClientInfo::for_tests()).await;
+    let response = encoding.encode(encodings, account, response.into(), &ClientInfo::for_tests()).await;
     send.send_data(" ".into()).await.unwrap();
     drop(send);
     assert_plain(response, &format!("{} ", repeated_list()));
@@ -237,8 +239,8 @@ async fn encode_in_two_frames(text: &str, client: &ClientInfo) -> Response<Strea
     let body = StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync();
     let response = Response::builder().header("content-type", "application/json").body(body).unwrap();
     let (encoding, pool) = (encoding(true), pool());
-    let asked = encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
-    encoding.encode(asked, || account(&pool, None), response.into(), client).await
+    let encodings = encoding.accepted_encodings(&Request::get("/").header("accept", JSON).body(()).unwrap());
+    encoding.encode(encodings, || account(&pool, None), response.into(), client).await
 }
 
 #[tokio::test]

@@ -40,8 +40,8 @@ impl LexContext<'_> {
 
     /// Returns the purpose of a `(`.
     pub(super) fn parenthesis_kind(&mut self) -> FrameKind {
-        if let Some(place) = self.innermost_mut().function.take() {
-            return FrameKind::Parameters(place);
+        if let Some(position) = self.innermost_mut().function.take() {
+            return FrameKind::Parameters(position);
         }
         let Some(last) = self.last_token() else { return FrameKind::Group };
         if self.is_at_key() {
@@ -72,9 +72,9 @@ impl LexContext<'_> {
             _ => {}
         }
         if (operand_ended || self.is_after_token("class"))
-            && let Some(place) = self.innermost_mut().classes.pop()
+            && let Some(position) = self.innermost_mut().classes.pop()
         {
-            return FrameKind::Class(place);
+            return FrameKind::Class(position);
         }
         let static_block =
             self.last_token().is_some_and(|last| self.lexed.is_name(last, "static")) && self.is_at_key();
