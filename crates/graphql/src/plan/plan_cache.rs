@@ -28,13 +28,13 @@ pub(crate) type EvictedPlans = Vec<Arc<QueryPlan>>;
 #[derive(Default)]
 struct PlanCache {
     /// The plans by the hash of the document and the operation's name.
-    entries: HashMap<u64, KeptPlan>,
+    entries: HashMap<u64, CachedQueryPlan>,
     /// The queue of eviction candidates.
     order: VecDeque<u64>,
     bytes: usize,
 }
 
-struct KeptPlan {
+struct CachedQueryPlan {
     text: Arc<str>,
     operation: Option<Box<str>>,
     plan: Arc<QueryPlan>,
@@ -76,7 +76,7 @@ impl CachedPlan {
         }
         let hash = self.hasher.hash_one((&**text, name));
         let (text, operation, plan) = (Arc::clone(text), name.map(Into::into), Arc::clone(plan));
-        let kept_plan = KeptPlan { text, operation, plan, bytes, is_used: AtomicBool::new(false) };
+        let kept_plan = CachedQueryPlan { text, operation, plan, bytes, is_used: AtomicBool::new(false) };
         let mut plans = self.plans.write().unwrap_or_else(PoisonError::into_inner);
         if plans.entries.contains_key(&hash) {
             return Vec::new();
@@ -106,7 +106,7 @@ impl PlanCache {
             let Some(hash) = self.order.pop_front() else { break };
             if self.entries.get(&hash).is_some_and(|kept_plan| kept_plan.is_used.swap(false, Relaxed)) {
                 self.order.push_back(hash);
-            } else if let Some(KeptPlan { plan, bytes, .. }) = self.entries.remove(&hash) {
+            } else if let Some(CachedQueryPlan { plan, bytes, .. }) = self.entries.remove(&hash) {
                 self.bytes -= bytes;
                 evicted.push(plan);
             }

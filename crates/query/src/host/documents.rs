@@ -46,7 +46,7 @@ pub(super) struct OpenDocument<'a> {
 }
 
 /// A value of a document. Long scalars may not be available yet.
-pub(super) enum FoundValue<'a> {
+pub(super) enum DocumentValue<'a> {
     Short(JsonNode<'a>),
     Long(&'a LongScalar),
     /// Has to be read in the pool first.
@@ -101,16 +101,16 @@ impl RunDocuments {
 
 impl<'a> OpenDocument<'a> {
     /// Returns a value. Only the index of arrays and objects is used, not their contents.
-    pub(super) fn read_value(&self, node: JsonNode<'a>) -> FoundValue<'a> {
+    pub(super) fn read_value(&self, node: JsonNode<'a>) -> DocumentValue<'a> {
         let is_container = matches!(node.kind(), ValueKind::Array | ValueKind::Object);
         let is_short = self.document.text().len() <= SHORT_SCALAR;
         if is_short || is_container || !node.is_longer_than(SHORT_SCALAR) {
-            return FoundValue::Short(node);
+            return DocumentValue::Short(node);
         }
         let place = ScalarPlace { handle: self.handle, start: node.start() };
         match self.scalar.filter(|(read, _)| *read == place) {
-            Some((_, scalar)) => FoundValue::Long(scalar),
-            None => FoundValue::Unread(place),
+            Some((_, scalar)) => DocumentValue::Long(scalar),
+            None => DocumentValue::Unread(place),
         }
     }
 }

@@ -11,7 +11,7 @@ use sandbox::{Caller, GuestResult, Linker, Trapped};
 use serde_json::json;
 
 use super::MAX_TEXT_BYTES;
-use super::documents::{FoundValue, NoDocument, OpenDocument};
+use super::documents::{DocumentValue, NoDocument, OpenDocument};
 use super::guest::{MemoryView, QueryGuest};
 use super::steps::{PartOutcome, TraversalPart, call_in_steps, copy_out};
 use super::values::{OutputRange, WriteOutcome, to_word};
@@ -50,7 +50,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<QueryGuest>) -> GuestResult<()> 
                     let name = view.note_text(name, name_len)?;
                     Ok(json!({ "future": future, "node": node, "name": name, "last": last != 0, "len": len }))
                 };
-                let member = WantedMember { node, name: (name, name_len), last: last != 0 };
+                let member = RequestedMember { node, name: (name, name_len), last: last != 0 };
                 let mut search = MemberSearch::default();
                 call_in_steps(&mut caller, "Json_member", with, move |view| {
                     json_member(view, future, &member, (value, data, len), &mut search)
@@ -80,7 +80,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<QueryGuest>) -> GuestResult<()> 
                     let (last, count) = (last != 0, count);
                     Ok(json!({ "future": future, "node": node, "name": name, "last": last, "count": count, "len": len }))
                 };
-                let wanted_member = WantedMember { node, name: (name, name_len), last: last != 0 };
+                let wanted_member = RequestedMember { node, name: (name, name_len), last: last != 0 };
                 call_in_steps(&mut caller, "Json_column", with, move |view| {
                     json_column(view, future, &wanted_member, (values, count), (data, len))
                 })
@@ -127,13 +127,13 @@ const MAX_COLUMN_VALUES: u32 = 1024;
 const MAX_COLUMN_TEXT: usize = 48 << 10;
 
 /// The requested member.
-struct WantedMember {
+struct RequestedMember {
     node: u32,
     name: (u32, u32),
     last: bool,
 }
 
-impl WantedMember {
+impl RequestedMember {
     fn find_in<'a>(&self, object: JsonNode<'a>, name: &[u8]) -> Option<JsonNode<'a>> {
         if self.last { object.last_member(name) } else { object.member(name) }
     }
@@ -177,7 +177,7 @@ struct MemberSearch {
 
 impl MemberSearch {
     /// Searches the next part.
-    fn search_part(&mut self, document: &JsonDocument, member: &WantedMember, name: &[u8]) {
+    fn search_part(&mut self, document: &JsonDocument, member: &RequestedMember, name: &[u8]) {
         let members = match self.next {
             Some(next) => Some(document.members_at(next)),
             None => document.node_at(member.node as usize).map(JsonNode::members),
@@ -203,7 +203,7 @@ impl MemberSearch {
 fn json_member(
     view: &mut MemoryView<'_>,
     future: i32,
-    member: &WantedMember,
+    member: &RequestedMember,
     (value, data, len): (u32, u32, u32),
     search: &mut MemberSearch,
 ) -> GuestResult<PartOutcome<i32>> {
@@ -237,7 +237,7 @@ fn json_member(
 fn json_column(
     view: &mut MemoryView<'_>,
     future: i32,
-    member: &WantedMember,
+    member: &RequestedMember,
     (values, count): (u32, u32),
     (data, len): (u32, u32),
 ) -> GuestResult<PartOutcome<i32>> {
@@ -391,9 +391,9 @@ fn json_text(
         Err(error) => return Ok(error.next_step()),
     };
     let text = match document.document.node_at(node as usize).map(|node| document.read_value(node)) {
-        Some(FoundValue::Short(node)) => value_text(node),
-        Some(FoundValue::Long(scalar)) => scalar.scalar_text(),
-        Some(FoundValue::Unread(place)) => return Ok(PartOutcome::Read(place)),
+        Some(DocumentValue::Short(node)) => value_text(node),
+        Some(DocumentValue::Long(scalar)) => scalar.scalar_text(),
+        Some(DocumentValue::Unread(place)) => return Ok(PartOutcome::Read(place)),
         None => Bytes::new(),
     };
     copy_out(view, &text, out)

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use json::{JsonDocument, JsonNode, JsonNumber, ValueKind};
 use query_abi::{JSON_VALUE_BYTES, JsonKind};
 
-use super::documents::{FoundValue, ScalarPlace};
+use super::documents::{DocumentValue, ScalarPlace};
 use super::steps::PartOutcome;
 
 /// A value's record, with its text if it has one.
@@ -142,17 +142,17 @@ impl<'a> OutputRange<'a> {
     }
 
     /// Writes a value at `at`, and its text if there is enough space.
-    pub(super) fn write_value(&mut self, at: u32, found: FoundValue<'_>) -> WriteOutcome {
+    pub(super) fn write_value(&mut self, at: u32, found: DocumentValue<'_>) -> WriteOutcome {
         match found {
-            FoundValue::Short(node) => self.write_node(at, node),
-            FoundValue::Long(LongScalar { record, .. }) => match &record.text {
+            DocumentValue::Short(node) => self.write_node(at, node),
+            DocumentValue::Long(LongScalar { record, .. }) => match &record.text {
                 None => self.write_plain(at, record),
                 Some(text) => match self.reserve_text(at, record, text.len()) {
                     Some(to) => WriteOutcome::Text(text.clone(), to),
                     None => WriteOutcome::DoesNotFit(text.len() + 1),
                 },
             },
-            FoundValue::Unread(place) => WriteOutcome::Unread(place),
+            DocumentValue::Unread(place) => WriteOutcome::Unread(place),
         }
     }
 

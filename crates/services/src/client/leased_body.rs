@@ -19,13 +19,13 @@ use crate::endpoints::{EndpointLease, RequestVerdict};
 /// The error of a body that exceeded the idle timeout.
 #[derive(Debug, thiserror::Error)]
 #[error("the response stalled for {0} (the service's `idle_timeout`)")]
-pub(super) struct StoodStill(pub(super) config::DurationConfig);
+pub(super) struct IdleTimeoutError(pub(super) config::DurationConfig);
 
 /// Returns the idle timeout that was exceeded, if that is the cause of the error.
 pub(super) fn exceeded_idle_timeout(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(StoodStill(time)) = error.downcast_ref() {
+        if let Some(IdleTimeoutError(time)) = error.downcast_ref() {
             return Some(time.0);
         }
         // `io::Error::source` skips the error that it wraps.
@@ -132,7 +132,7 @@ impl LeasedBody {
             return CallError::Stalled { timeout }.into();
         }
         self.end_exchange(RequestVerdict::Failure);
-        StoodStill(timeout).into()
+        IdleTimeoutError(timeout).into()
     }
 }
 

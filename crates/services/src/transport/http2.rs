@@ -204,7 +204,7 @@ struct SlottedBody {
 /// The error of an incomplete response.
 #[derive(Debug, thiserror::Error)]
 #[error("the service reset the stream before the end of its response")]
-struct TakenBack;
+struct StreamResetError;
 
 impl http_body::Body for SlottedBody {
     type Data = Bytes;
@@ -224,7 +224,7 @@ impl http_body::Body for SlottedBody {
         // The library reports a reset with NO_ERROR or CANCEL as the end of the body.
         let is_short = frame.is_none() && !self.body.is_end_stream();
         if is_short && self.remaining_bytes.map_or(self.is_request_complete, |left| left > 0) {
-            return Poll::Ready(Some(Err(TakenBack.into())));
+            return Poll::Ready(Some(Err(StreamResetError.into())));
         }
         Poll::Ready(frame.map(Ok))
     }

@@ -36,12 +36,12 @@ static PUBLIC_ROOTS: LazyLock<Arc<RootCertStore>> =
 #[derive(Clone, Debug)]
 pub(crate) struct ClientTls {
     pub(crate) config: Arc<ClientConfig>,
-    sources: Arc<MadeOf>,
+    sources: Arc<ClientTlsIdentity>,
 }
 
 /// The identity of a [`ClientTls`]. Keys are not compared, since a certificate has only one key.
 #[derive(Debug, PartialEq)]
-struct MadeOf {
+struct ClientTlsIdentity {
     protocol: ServiceProtocol,
     authorities: Option<CertificateChain>,
     identity: Option<CertificateChain>,
@@ -86,7 +86,7 @@ pub(crate) fn client_tls(
             inner: verifier,
             max_intermediates: MAX_INTERMEDIATES,
         }));
-    let made_of = MadeOf {
+    let made_of = ClientTlsIdentity {
         protocol,
         authorities: authorities.map(|(chain, _)| chain),
         identity: identity.as_ref().map(|(chain, _)| chain.clone()),

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Appends `2026-01-31T12:00:00.000Z`.
 pub(super) fn write_timestamp(line: &mut Vec<u8>, at: SystemTime) {
     /// The last second that a thread formatted, and its text.
-    type Written = (u64, [u8; SECOND.len()]);
-    thread_local!(static LAST: Cell<Written> = const { Cell::new((0, SECOND)) });
+    type FormattedSecond = (u64, [u8; SECOND.len()]);
+    thread_local!(static LAST: Cell<FormattedSecond> = const { Cell::new((0, SECOND)) });
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (before, mut text) = LAST.get();
     if before != since.as_secs() {

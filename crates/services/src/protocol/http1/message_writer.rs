@@ -57,7 +57,7 @@ enum SendingStage {
 /// The error for a body whose length differs from its head.
 #[derive(Debug, thiserror::Error)]
 #[error("the length of the body differs from its head")]
-struct OtherLength;
+struct BodyLengthMismatch;
 
 impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
     /// Creates a message with this head, body and framing, and these permitted trailers.
@@ -189,12 +189,12 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
         Ok(Poll::Ready(()))
     }
 
-    fn put_data(&mut self, data: Bytes) -> Result<(), OtherLength> {
+    fn put_data(&mut self, data: Bytes) -> Result<(), BodyLengthMismatch> {
         let length = data.len();
         // An empty chunk would mark the end of the body.
         let is_chunk = self.framing == BodyFraming::Chunked && length > 0;
         if let BodyFraming::Length(left) = &mut self.framing {
-            *left = left.checked_sub(length as u64).ok_or(OtherLength)?;
+            *left = left.checked_sub(length as u64).ok_or(BodyLengthMismatch)?;
         }
         let before = writable_text(self.pending.first_mut().first_mut());
         if is_chunk {
@@ -211,11 +211,11 @@ impl<B: Body<Data = Bytes, Error = BodyError> + Unpin> SendingMessage<B> {
         Ok(())
     }
 
-    fn put_end(&mut self, trailers: Option<HeaderMap>) -> Result<(), OtherLength> {
+    fn put_end(&mut self, trailers: Option<HeaderMap>) -> Result<(), BodyLengthMismatch> {
         (self.stage, self.body) = (SendingStage::End, None);
         match self.framing {
             BodyFraming::Length(0) | BodyFraming::UntilClose => Ok(()),
-            BodyFraming::Length(_) => Err(OtherLength),
+            BodyFraming::Length(_) => Err(BodyLengthMismatch),
             BodyFraming::Chunked => {
                 let names = mem::take(&mut self.trailers);
                 let last = self.last_text();
