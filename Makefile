@@ -38,9 +38,9 @@ test: check ## The CI run: the checks, all tests including end-to-end tests, and
 	@$(STEP) hostile env ORFA_POLL_LIMIT_MS=50 $(TARGET)/debug/hostile --binary $(TARGET)/debug/orfa
 	@$(STEP) guard $(TARGET)/debug/guard
 
-deny: ## Advisories, licences, sources and duplicates of dependencies by `cargo deny`, which it installs (8 min); DB=PATH names a folder with advisory databases
-	@$(STEP) setup cargo install --quiet --locked --root $(TARGET)/tools cargo-deny@0.18.4
-	@$(STEP) deny $(TARGET)/tools/bin/cargo-deny --locked check $(if $(DB),advisories) bans licenses sources
+deny: ## Advisories, licences, sources and duplicates of dependencies by `cargo deny`, which it installs (8 min); DB=PATH, a folder with advisory databases, adds advisories
+	@$(STEP) setup cargo install --quiet --locked --root $(TARGET)/tools cargo-deny
+	@$(STEP) deny env ORFA_ADVISORIES=$(DB) $(TARGET)/tools/bin/cargo-deny --locked check $(if $(DB),--disable-fetch advisories) bans licenses sources
 
 guard: setup ## Instructions per request on each hot path, compared with benches/guard.json; UPDATE=1 writes that, LIST=30 names the costliest functions
 	@$(STEP) setup scripts/setup test

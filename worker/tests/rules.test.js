@@ -358,7 +358,7 @@ test("rule 15: templates are filled from left to right, and only literals have h
 
 /**
  * Values with their expansion in a path (null if they are refused) and in a query; also used by the tests of
- * compose.rs.
+ * inline_evaluation.rs.
  */
 const holes = JSON.parse(readFileSync(new URL("holes.json", import.meta.url), "utf8"));
 

@@ -33,7 +33,8 @@ type PartResult = Result<(PartValue, Option<PartFailure>), AggregateError>;
 impl<'a> AggregateRun<'a> {
     /// Runs all parts, and returns the failures of optional parts.
     ///
-    /// # Errors Returns the first failure of a required part. Calls in flight are cancelled.
+    /// # Errors
+    /// Returns the first failure of a required part. Calls in flight are cancelled.
     pub(crate) async fn run_parts(&self) -> Result<Vec<PartFailure>, AggregateError> {
         let parts = &self.available_values.plan.parts;
         let mut waits: Vec<usize> = parts.iter().map(|part| part.dependencies.len()).collect();

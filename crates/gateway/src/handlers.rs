@@ -6,7 +6,7 @@ pub(crate) mod proxy;
 
 use std::future::ready;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use handler::{HandlerRequest, HandlerResult};
@@ -83,9 +83,9 @@ impl RouteHandler {
 
     /// Adds headers that every response of this handler has, including refusals: for a query, the time
     /// since the request began.
-    pub(crate) fn add_timing_header(&self, age: Duration, headers: &mut HeaderMap) {
+    pub(crate) fn add_timing_header(&self, started_at: Instant, headers: &mut HeaderMap) {
         if matches!(self, Self::Query(_)) && !headers.keys().any(|name| *name == SERVER_TIMING) {
-            let total = format!("total;dur={:.2}", age.as_secs_f64() * 1000.0);
+            let total = format!("total;dur={:.2}", started_at.elapsed().as_secs_f64() * 1000.0);
             headers.extend(HeaderValue::from_str(&total).ok().map(|total| (SERVER_TIMING, total)));
         }
     }

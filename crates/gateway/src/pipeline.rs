@@ -82,6 +82,7 @@ struct ValidRequest<'a> {
 
 /// The response to a request that ends before its handler, or whose handler fails.
 enum EarlyResponse {
+    Overloaded,
     /// Boxed, since few requests have one.
     Answer(Box<HandlerResponse>),
     Problem(Box<dyn ToProblem>),
@@ -189,9 +190,7 @@ impl RequestPipeline {
         };
         match self.load_shedder.try_acquire(context.started_at, has_room) {
             Ok(guard) => context.in_flight_guard = Some(guard),
-            Err(GatewayOverloaded) => {
-                return Err(EarlyResponse::Answer(Box::new(problem_details::overloaded_response())));
-            }
+            Err(GatewayOverloaded) => return Err(EarlyResponse::Overloaded),
         }
         Ok(*route.entry.as_ref().map_err(RequestRefusal::clone)?)
     }
@@ -300,6 +299,7 @@ impl RequestPipeline {
     /// Returns the response of a request that ended before its handler answered, or with an error.
     fn answer_early(&self, early: EarlyResponse, context: &RequestContext) -> HandlerResponse {
         let problem = match early {
+            EarlyResponse::Overloaded => return problem_details::overloaded_response(),
             EarlyResponse::Answer(answer) => return *answer,
             EarlyResponse::Problem(problem) => problem,
         };
@@ -320,7 +320,7 @@ impl RequestPipeline {
         let Ok(entry) = route.entry.as_ref() else {
             return Either::Left(ready(unsent_bytes::count_unsent(answer, &context.client)));
         };
-        entry.handler.add_timing_header(context.age(), answer.response.headers_mut());
+        entry.handler.add_timing_header(context.started_at, answer.response.headers_mut());
         let account = || DedupAccount {
             pool: &self.offload,
             quota_key: quota_key(&context.caller, Some(context.client.address.ip())).for_responses(),

@@ -63,7 +63,9 @@ pub(crate) async fn run(
     source: &dyn StepExecutor,
     rules: &AnswerRules,
 ) -> ExecutionResponse {
-    let results = ExecutionRun::new(plan, &variables).execute(source).await;
+    let mut execution = ExecutionRun::new(plan, &variables);
+    execution.execute_steps(source).await;
+    let results = execution.into_results();
     DataWriter::write_response(ObjectReader { plan, results: &results }, &variables, schema, rules)
         .await
         .unwrap_or_else(|| ExecutionResponse::too_large(rules.max_bytes))

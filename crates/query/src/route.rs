@@ -314,8 +314,9 @@ impl QueryRoute {
         let pool = Some(DecoderPool { pool, payer: client, deadline: time });
         if let Some(name) = self.stored_name(head.uri.path()) {
             let program = self.stored.find_program(name)?;
-            let query_request = QueryRequest::read_input(head, body, &config, pool, time).await;
-            let ask = within_deadline(Some(query_request), &caps)?;
+            let read =
+                timeout_at(time, pin!(QueryRequest::read_input(head, body, &config, pool, time))).await;
+            let ask = within_deadline(read, &caps)?;
             self.check_recording_allowed(&ask, None, &call.caller)?;
             let (program, access) = (Arc::clone(program), &self.access);
             let limits = effective_limits(caps, &ask)?;
@@ -331,8 +332,9 @@ impl QueryRoute {
                 compile_time: None,
             });
         }
-        let read = QueryRequest::read_program_request(head, body, &config, pool, time).await;
-        let (source, ask) = within_deadline(Some(read), &caps)?;
+        let read =
+            timeout_at(time, pin!(QueryRequest::read_program_request(head, body, &config, pool, time))).await;
+        let (source, ask) = within_deadline(read, &caps)?;
         drop(phase);
         let claim = self.resolve_program(&source, call)?;
         self.check_recording_allowed(&ask, Some(&claim), &call.caller)?;

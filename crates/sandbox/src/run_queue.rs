@@ -8,7 +8,7 @@
 //! law).
 //!
 //! The maximum length follows the idea of CoDel (RFC 8289, section 4): a burst passes, so the queue may
-//! exceed the target for a while; but a queue that was never below the target for an [`CODEL_INTERVAL`] is an
+//! exceed the target for a while; but a queue that was never below the target for a [`CODEL_INTERVAL`] is an
 //! overload, and waiting in it helps no guest. It is then kept short until no more guests arrive than can be
 //! served.
 //!
@@ -71,8 +71,9 @@ struct RunQueueShared {
     cpu_time: fn() -> Duration,
 }
 
-/// The place of an admitted guest in the queue, left when it is dropped.
+/// An admitted guest. It is counted until the ticket is dropped; its turn begins with [`RunTicket::wait`].
 #[derive(Debug)]
+#[must_use]
 pub struct RunTicket(TicketState);
 
 #[derive(Debug)]

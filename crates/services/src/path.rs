@@ -148,7 +148,8 @@ pub fn check_start(path: &str) -> Result<(), PathError> {
 /// after `;`, and with consecutive slashes merged; non-ASCII bytes remain encoded. Returns `None` if the
 /// interpretations agree.
 ///
-/// # Errors The errors of [`check_path`], except for encoded slashes; and dot segments that were encoded
+/// # Errors
+/// The errors of [`check_path`], except for encoded slashes; and dot segments that were encoded
 /// twice, which a server that decodes once more would follow.
 pub fn lenient_path(path: &str) -> Result<Option<String>, PathError> {
     // Byte by byte, since this runs for every request, and most paths are short.

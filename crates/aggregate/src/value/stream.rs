@@ -142,7 +142,7 @@ async fn buffer_beginning(
 impl ArrivingResponse {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         if let Some(beginning) = self.beginning.take() {
-            // Other parts count as held by the response, see `note_held`.
+            // Other parts count as held by the response, see `record_held_memory`.
             self.budget.release_received();
             return Poll::Ready(Some(Ok(beginning)));
         }

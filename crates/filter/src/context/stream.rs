@@ -272,10 +272,10 @@ impl StreamContext {
         !is_refused
     }
 
-    /// Ends the wait for a call of this era, if it is awaited.
-    pub(crate) fn end_call(&self, era: Option<u32>) {
+    /// Ends the wait for a call that was made at this `resume_count`, unless the stream was resumed since.
+    pub(crate) fn end_call(&self, resume_count: Option<u32>) {
         let mut state = self.state();
-        if era == Some(state.resume_count) {
+        if resume_count == Some(state.resume_count) {
             state.awaited_calls = state.awaited_calls.saturating_sub(1);
         }
     }

@@ -306,7 +306,8 @@ pub(crate) type HeaderPairs<'a> = Vec<(&'a [u8], &'a [u8])>;
 
 /// Parses a list of names and values that a module has written.
 ///
-/// # Errors Returns [`HostStatus::BadArgument`] if lengths and bytes do not match, or there are too many
+/// # Errors
+/// Returns [`HostStatus::BadArgument`] if lengths and bytes do not match, or there are too many
 /// pairs or bytes.
 pub(crate) fn decode_pairs(bytes: &[u8]) -> Result<HeaderPairs<'_>, HostStatus> {
     if bytes.len() > MAX_LIST_BYTES {

@@ -54,8 +54,8 @@ pub(crate) struct PendingCall {
     task: AbortHandle,
     /// Whether the call was made after the exchange, so that it outlives its stream.
     is_detached: bool,
-    /// The era of its stream in which it was made, if the stream waits for it. Streams do not wait for gRPC
-    /// streams.
+    /// The stream's `resume_count` when the call was made, if the stream waits for the call. Streams do not
+    /// wait for gRPC streams.
     pub(crate) resume_count: Option<u32>,
     /// Whether the call was made in a callback about the response.
     pub(crate) in_response: bool,

@@ -11,7 +11,7 @@ use super::entry::ModuleCallback;
 use super::instance::FilterInstance;
 use super::stream::StreamGuard;
 use crate::abi::{FilterAction, MessageSide};
-use crate::context::{CallResponse, ContextEvent, GrpcEvent, PluginSpec, QueueReady, StreamContext};
+use crate::context::{CallResponse, GrpcEvent, PluginSpec, QueueReady, StreamContext};
 use crate::exchange::FilterExchange;
 use crate::telemetry::increment;
 
@@ -49,6 +49,9 @@ pub(crate) struct TrailersCallback {
 /// The end of a stream context.
 pub(crate) struct EndStream(pub(crate) Arc<StreamContext>);
 
+/// A tick of a root context's timer.
+pub(crate) struct TickCallback(pub(crate) u32);
+
 /// No callback: makes sure that the instance exists and has the filter's root context.
 pub(crate) struct PrepareRoot;
 
@@ -74,38 +77,6 @@ impl ModuleCallback for OpenStream {
         let action = instance.on_headers(&stream, MessageSide::Request, self.count, self.is_end).await?;
         instance.mark_served();
         Ok((StreamGuard::new(stream), action))
-    }
-}
-
-impl ModuleCallback for ContextEvent {
-    type Output = ();
-
-    fn payer(&self) -> Option<QuotaKey> {
-        match self {
-            Self::CallResponse(response) => Some(response.payer),
-            Self::Grpc(event) => Some(event.payer),
-            Self::TimerTick(_) | Self::QueueReady(_) => None,
-        }
-    }
-
-    #[inline]
-    async fn call(self, instance: &mut FilterInstance) -> GuestResult<()> {
-        match self {
-            Self::CallResponse(CallResponse { token, received, .. }) => {
-                instance.on_call_response(token, received).await
-            }
-            Self::Grpc(GrpcEvent { token, event, is_last, received, .. }) => {
-                instance.on_grpc_event(token, event, is_last, received).await
-            }
-            Self::TimerTick(root) => instance.on_tick(root).await,
-            Self::QueueReady(QueueReady { root, queue, is_delivered }) => {
-                if !instance.has_context(root) {
-                    return Ok(());
-                }
-                is_delivered.store(true, Relaxed);
-                instance.on_queue_ready(root, queue).await
-            }
-        }
     }
 }
 
@@ -142,6 +113,20 @@ callbacks! {
         instance.on_trailers(&self.stream, self.side, self.count).await
     }, payer: self.stream.payer();
     EndStream => (): |self, instance| instance.end_stream(&self.0).await, payer: self.0.payer();
+    CallResponse => (): |self, instance| {
+        instance.on_call_response(self.token, self.received).await
+    }, payer: self.payer;
+    GrpcEvent => (): |self, instance| {
+        instance.on_grpc_event(self.token, self.event, self.is_last, self.received).await
+    }, payer: self.payer;
+    TickCallback => (): |self, instance| instance.on_tick(self.0).await;
+    QueueReady => (): |self, instance| {
+        if !instance.has_context(self.root) {
+            return Ok(());
+        }
+        self.is_delivered.store(true, Relaxed);
+        instance.on_queue_ready(self.root, self.queue).await
+    };
     PrepareRoot => (): |self, _instance| Ok(());
     StartTimer => (): |self, instance| {
         instance.start_timer(&self.0);

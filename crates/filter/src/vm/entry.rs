@@ -21,6 +21,7 @@ use services::RequestCall;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::callbacks::TickCallback;
 use super::instance::{FilterInstance, NotReady};
 use super::slot::{InstanceSlot, StateGuard};
 use crate::context::{ContextEvent, EventReceiver, PluginSpec};
@@ -97,7 +98,15 @@ impl InstanceSlot {
 
 impl EventReceiver for InstanceSlot {
     fn deliver(self: Arc<Self>, generation: u64, event: ContextEvent) -> BoxFuture<'static, bool> {
-        Box::pin(async move { self.enter(CallbackTarget::Generation(generation), event).await.is_ok() })
+        let target = CallbackTarget::Generation(generation);
+        // Each kind of event has a future of its own size.
+        let entered = match event {
+            ContextEvent::CallResponse(response) => self.enter(target, response),
+            ContextEvent::Grpc(event) => self.enter(target, event),
+            ContextEvent::TimerTick(root) => self.enter(target, TickCallback(root)),
+            ContextEvent::QueueReady(ready) => self.enter(target, ready),
+        };
+        Box::pin(async move { entered.await.is_ok() })
     }
 }
 

@@ -89,7 +89,7 @@ struct RequestCounts {
 #[derive(Debug)]
 pub(crate) struct InFlightGuard(Arc<MeasuredLoad>);
 
-/// The value of `every` while no request is admitted.
+/// The value of `admission_interval` while no request is admitted.
 const ADMIT_NONE: u64 = u64::MAX;
 /// The longest wait of a response for other work that still counts as prompt.
 const MAX_PROMPT_WAIT: Duration = Duration::from_millis(2);

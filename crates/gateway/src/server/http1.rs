@@ -238,10 +238,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Http1Connection<S> {
         self.send_response(sending).await?;
         Ok(match tunnel {
             Some(tunnel) => NextAction::Tunnel(tunnel),
-            None if stays && (!request_framing.has_body() || self.wire.discard_body()) => NextAction::Request,
+            None if stays && (!request_framing.has_body() || self.wire.discard_to_end()) => {
+                NextAction::Request
+            }
             None => {
                 // With ambiguous framing it is unknown whether there are unread bytes.
-                if request_framing.is_ambiguous || !self.wire.discard_body() {
+                if request_framing.is_ambiguous || !self.wire.discard_to_end() {
                     self.client.note_unread();
                 }
                 NextAction::Close

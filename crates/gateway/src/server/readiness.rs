@@ -1,5 +1,5 @@
 //! The gateway's readiness for load balancers. `/readyz` reports it together with that of scripts
-//! (`Gateway::unready`).
+//! (`Gateway::unready_reason`).
 //!
 //! A gateway that is not ready still answers every request; `serve` decides when it stops listening.
 

@@ -29,13 +29,13 @@ impl<'p> ExecutionRun<'p> {
         Self { plan, variables, results: StepResults::new(plan.steps.len()) }
     }
 
-    /// Executes all steps, and returns their results.
-    pub(super) async fn execute(mut self, source: &dyn StepExecutor) -> StepResults {
-        self.execute_steps(source).await;
+    /// Returns the results of the steps.
+    pub(super) fn into_results(self) -> StepResults {
         self.results
     }
 
-    async fn execute_steps(&mut self, source: &dyn StepExecutor) {
+    /// Executes all steps.
+    pub(super) async fn execute_steps(&mut self, source: &dyn StepExecutor) {
         let plan = self.plan;
         let mut open: Vec<usize> = plan.steps.iter().map(|step| step.dependencies.len()).collect();
         let mut ready: Vec<StepId> = (0..plan.steps.len()).filter(|step| open[*step] == 0).collect();

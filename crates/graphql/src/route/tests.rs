@@ -58,12 +58,12 @@ async fn query_route(route: &GraphqlRoute, query: &str) -> (String, usize) {
     post_route(route, &serde_json::json!({ "query": query })).await
 }
 
-/// Like [`asked`], for a complete body.
+/// Like [`query_route`], for a complete body.
 async fn post_route(route: &GraphqlRoute, body: &serde_json::Value) -> (String, usize) {
     post_route_as(route, body, RequestCall::unlimited()).await
 }
 
-/// Like [`asked_with`], for a caller.
+/// Like [`post_route`], for a caller.
 async fn post_route_as(route: &GraphqlRoute, body: &serde_json::Value, call: RequestCall) -> (String, usize) {
     let body = body.to_string();
     let request =

@@ -56,7 +56,7 @@ impl CallPermissions {
                 None => {
                     let message = format!("there is no service `{name}`");
                     problems.push(Diagnostic::new(
-                        &format!("/services/{index}"),
+                        format!("/services/{index}"),
                         message,
                         "name it under `services:` first",
                     ));
@@ -77,7 +77,7 @@ fn parse_methods(config: &QueryConfig, problems: &mut Vec<Diagnostic>) -> Vec<Me
             None => {
                 let message = format!("`{name}` is not a method that programs may use");
                 problems.push(Diagnostic::new(
-                    &format!("/methods/{index}"),
+                    format!("/methods/{index}"),
                     message,
                     "write GET, POST or another HTTP method",
                 ));

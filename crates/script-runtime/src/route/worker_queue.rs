@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use admission::{Admission, StandingQueue};
 
 /// The number of runs for each worker that want a processor above which the queue counts as long.
-const MAX_RUNS_PER_WORKER: usize = 512;
+const LONG_QUEUE_PER_WORKER: usize = 512;
 /// The time for which the queue may be long.
 const BURST_TOLERANCE: Duration = Duration::from_millis(250);
 
@@ -47,7 +47,7 @@ impl Admission<WorkerLoad> for WorkerQueue {
     type Error = WorkerQueueFull;
 
     fn try_acquire(&self, now: Instant, load: WorkerLoad) -> Result<(), WorkerQueueFull> {
-        if load.busy_runs <= MAX_RUNS_PER_WORKER * load.workers.max(1) {
+        if load.busy_runs <= LONG_QUEUE_PER_WORKER * load.workers.max(1) {
             self.queue.clear();
             return Ok(());
         }

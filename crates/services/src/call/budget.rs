@@ -96,7 +96,7 @@ pub struct UpstreamCallRecord {
 /// The limits of the upstream calls that a handler makes for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLimits {
-    /// The time for all of them, from the start of the handler.
+    /// The time for all of them, from the start that is passed to [`CallLimits::new_budget`].
     pub timeout: Duration,
     /// The number of calls.
     pub calls: u32,
@@ -126,7 +126,7 @@ pub enum UpstreamCallOutcome {
 }
 
 /// The cost of a request, for the access log and `orfa dev`. A handler with a budget of its own stores its
-/// report in the request's budget, see [`RequestBudget::report`].
+/// report in the request's budget, see [`RequestBudget::store_report`].
 #[derive(Clone, Debug, Default)]
 pub struct RequestReport {
     /// The upstream calls.

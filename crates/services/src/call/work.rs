@@ -15,7 +15,8 @@ use crate::problem::{AnswerTimeout, GatewayOverloaded, ToProblem, UnfinishedResp
 /// [`offload::move_to_pool`]. The payer is charged for the work; `budget` is the budget of the calls made for
 /// the response.
 ///
-/// # Errors [`AnswerTimeout`] when the budget's deadline cannot be met. If the pool is overloaded,
+/// # Errors
+/// [`AnswerTimeout`] when the budget's deadline cannot be met. If the pool is overloaded,
 /// [`GatewayOverloaded`] if no call was sent to a service, otherwise [`UnfinishedResponse`].
 pub fn make_movable<T: Send + 'static>(
     pool: &OffloadPool,

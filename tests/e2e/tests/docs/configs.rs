@@ -25,7 +25,7 @@ async fn assert_valid_config(place: &str, text: &str) {
     is_a_config_beside(place, text, &[]).await;
 }
 
-/// Like `is_a_config`, with other files beside the config.
+/// Like `assert_valid_config`, with other files beside the config.
 async fn is_a_config_beside(place: &str, text: &str, files: &[(&str, &str)]) {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, text) in files {

@@ -28,6 +28,10 @@ fn build_binary() -> PathBuf {
     if !cfg!(debug_assertions) {
         cargo.arg("--release");
     }
+    // This test is in `TARGET/PROFILE/deps`. A relative target folder would mean another one here.
+    let test = std::env::current_exe().expect("the path of this test");
+    let target = test.ancestors().nth(3).expect("a target folder");
+    cargo.arg("--target-dir").arg(target);
     cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).stderr(Stdio::inherit());
     let output = cargo.output().expect("cargo runs");
     assert!(output.status.success(), "`orfa` can't be built: {}", output.status);

@@ -506,7 +506,7 @@ async fn block_answers(target: &AttackTarget) -> Result<AttackEnding> {
     Ok(AttackEnding::Closed)
 }
 
-/// Like `untaken`, but disconnects immediately.
+/// Like `block_answers`, but disconnects immediately.
 async fn disconnect_at_once(target: &AttackTarget) -> Result<AttackEnding> {
     open_hundred_streams(target).await?;
     Ok(AttackEnding::Closed)

@@ -3,7 +3,7 @@
 //! not bind itself.
 //!
 //! A socket is identified by its local address, which the config has to name; `FileDescriptorName=` is
-//! ignored. A socket from a takeover takes precedence, since it is the same socket. `gateway::Listeners`
+//! ignored. A socket from a takeover takes precedence, since it is the same socket. `gateway::ListenerSet`
 //! combines both.
 
 use std::net::TcpListener;

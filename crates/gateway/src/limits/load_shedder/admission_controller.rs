@@ -107,7 +107,7 @@ impl AdmissionController {
         self.quiet_time =
             if measurement.refused > 0 { Duration::ZERO } else { self.quiet_time + measurement.elapsed };
         match &mut self.rate {
-            None if measurement.delay <= target => self.begin_window(),
+            None if self.min_delay <= target => self.begin_window(),
             None if !self.standing.observe_long(self.now) => {}
             // No request could have caused the delay, as while thousands of connections open.
             None if self.admitted == 0 => self.begin_window(),

@@ -41,7 +41,7 @@ impl RateSetter {
         (self.last, self.counted) = (now, load.counts());
     }
 
-    /// Processes the longest of the waits that end now. Returns the numbers of requests since the last
+    /// Processes the longest of the measured waits. Returns the numbers of requests since the last
     /// measurement.
     pub(super) fn end_wait(
         &mut self,

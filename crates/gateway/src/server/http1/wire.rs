@@ -117,11 +117,11 @@ impl<S> SharedConnection<S> {
             let wire = self.lock();
             wire.has_reader && !matches!(wire.decoder, BodyDecoder::Failed(_))
         };
-        is_read_later || self.discard_body()
+        is_read_later || self.discard_to_end()
     }
 
     /// Whether the request's body has arrived to its end. Discards the unread part of it.
-    pub(super) fn discard_body(&self) -> bool {
+    pub(super) fn discard_to_end(&self) -> bool {
         let Http1Wire { decoder, input, request_number: turn, .. } = &mut *self.lock();
         if *decoder != BodyDecoder::Done {
             // A body that still exists sees a broken-off body, and not its end.

@@ -80,7 +80,7 @@ impl RouteMetrics {
 
     fn in_flight(&self) -> u64 {
         // Reads the completed requests first, so that none of them can have started after the read of
-        // `began`.
+        // `started`.
         let ended: u64 = self.completed.iter().flatten().map(|count| count.load(Relaxed)).sum();
         self.started.load(Relaxed).saturating_sub(ended)
     }

@@ -11,14 +11,14 @@ use crate::plan::types::{ClientTypeKind, ClientTypeRef, ScalarKind};
 
 /// The number of consecutive objects of a shape that may differ from this form before further attempts are
 /// given up.
-const MAX_COPY_ATTEMPTS: u8 = 8;
+const MAX_FAILED_COPIES: u8 = 8;
 
 /// By shape: the number of further attempts to copy an object.
 pub(super) struct CopyAttempts(Vec<u8>);
 
 impl CopyAttempts {
     pub(super) fn new(shapes: usize) -> Self {
-        Self(vec![MAX_COPY_ATTEMPTS; shapes])
+        Self(vec![MAX_FAILED_COPIES; shapes])
     }
 
     /// Whether an object of the shape is worth a further attempt.
@@ -30,7 +30,7 @@ impl CopyAttempts {
     /// Counts an attempt.
     #[inline]
     pub(super) fn count(&mut self, shape: ShapeId, is_copied: bool) {
-        self.0[shape] = if is_copied { MAX_COPY_ATTEMPTS } else { self.0[shape] - 1 };
+        self.0[shape] = if is_copied { MAX_FAILED_COPIES } else { self.0[shape] - 1 };
     }
 }
 

@@ -29,7 +29,7 @@ impl SimulatedQueue for SimulatedWorkers {
 
     const COST: Duration = Duration::from_micros(200);
     const BURST: usize = 1_000;
-    /// The time in which one worker completes [`MAX_RUNS_PER_WORKER`] runs.
+    /// The time in which one worker completes [`LONG_QUEUE_PER_WORKER`] runs.
     const LONG_WAIT: Duration = Duration::from_micros(512 * 200);
     const INTERVAL: Duration = BURST_TOLERANCE;
     const NOTICE: Duration = Duration::from_millis(300);
