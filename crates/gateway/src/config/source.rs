@@ -62,7 +62,6 @@ impl FieldPositions {
     }
 
     /// The parts of the config that work but should be changed, such as old keys, in the order of the file.
-    #[must_use]
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
