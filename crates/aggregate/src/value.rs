@@ -114,7 +114,7 @@ pub(crate) fn work_of_values(root: JsonNode<'_>, path: &JsonPath) -> usize {
     }
 }
 
-/// Returns the work for the visit_visit_visit_visit_targets of a path (see [`targets`]).
+/// Returns the work for the targets of a path (see [`visit_targets`]).
 pub(crate) fn work_of_targets(root: JsonNode<'_>, path: &JsonPath) -> usize {
     let values = work_of_values(root, path);
     if values > SHORT_TEXT {
