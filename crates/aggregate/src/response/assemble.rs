@@ -1,8 +1,8 @@
 //! Composition of the response tree from the values of the parts. Texts are shared, not copied.
 //!
-//! First the values to put into each target are determined (`join_values`, and `join.rs`), so that errors occur
-//! before the tree is built, and an optional part can still become `null`. Then the values are walked once
-//! (`weave.rs`), with the texts of selected fields where a part has `fields` (`fields.rs`).
+//! First the values to put into each target are determined (`join_values`, and `join.rs`), so that errors
+//! occur before the tree is built, and an optional part can still become `null`. Then the values are walked
+//! once (`weave.rs`), with the texts of selected fields where a part has `fields` (`fields.rs`).
 
 mod fields;
 mod join;

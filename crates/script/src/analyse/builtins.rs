@@ -116,7 +116,8 @@ pub(crate) const PURE_FUNCTIONS: &[&str] = &[
 /// Functions without side effects whose result may share parts with the arguments.
 const COPYING_FUNCTIONS: &[&str] = &["Object.values", "Object.entries", "Array.from", "Object.fromEntries"];
 
-/// Functions that store their arguments in the result and nowhere else, like those of `FIRST_ARGUMENT_MUTATORS`.
+/// Functions that store their arguments in the result and nowhere else, like those of
+/// `FIRST_ARGUMENT_MUTATORS`.
 const STORING_FUNCTIONS: &[&str] = &["Array.of", "Object.create", "Promise.all", "Promise.resolve"];
 
 /// Constructors that do not change their arguments.
