@@ -111,7 +111,7 @@ pub fn simulated_cpu_time() -> Duration {
     CPU_TIME.get()
 }
 
-/// Defines a test of each law for a type that implements [`SimulatedQueue`](laws::SimulatedQueue).
+/// Defines a test of each law for a type that implements `laws::SimulatedQueue`.
 #[macro_export]
 macro_rules! admission_tests {
     ($queue:ty: $($law:ident)*) => {
