@@ -106,15 +106,15 @@ impl QueryRoute {
         let access = CallPermissions::from_config(config, services, &mut problems);
         if config.limits.memory.0 > runtime.memory {
             let message = "this is more than `runtime.memory`, the largest memory of any program";
-            problems.push(config_problem(
+            problems.push(Diagnostic::new(
                 "/limits/memory",
-                message.into(),
+                message,
                 "raise `runtime.memory`, or grant less",
             ));
         }
         if config.programs == AllowedPrograms::Stored && config.stored.is_empty() {
             let message = "only stored programs run here, and there are none";
-            problems.push(config_problem("/programs", message.into(), "list files under `stored`"));
+            problems.push(Diagnostic::new("/programs", message, "list files under `stored`"));
         }
         let stored = StoredPrograms::new(&config.stored, context, config.limits.program_bytes.0);
         let stored = stored.map_err(|diagnostics| {
@@ -474,10 +474,6 @@ fn finish_response(
     }
     let vary = vary_header(access, records);
     Ok(build_response(result.answer, timing, vary))
-}
-
-fn config_problem(pointer: &str, message: String, hint: &str) -> Diagnostic {
-    Diagnostic::new(pointer, message, hint)
 }
 
 #[cfg(test)]

@@ -97,21 +97,21 @@ impl ScriptRoute {
         let file = context.folder.join(&options.file);
         let mut problems = Vec::new();
         let service = select_service(&program, options.service.as_deref()).map_err(|message| {
-            problems.push(config_problem("/service", message, "name one of the services of the file"));
+            problems.push(Diagnostic::new("/service", message, "name one of the services of the file"));
         });
         if let Ok(service) = service
             && !context.deployed.claim(&program.services[service].name)
         {
             let name = &program.services[service].name;
             let message = format!("the service `{name}` is already deployed on another route");
-            problems.push(config_problem(
+            problems.push(Diagnostic::new(
                 "/service",
                 message,
                 "deploy each service only once, since its name is the key of its state",
             ));
         }
         let hosts = PermittedHosts::new(&options.hosts).map_err(|error| {
-            problems.push(config_problem(
+            problems.push(Diagnostic::new(
                 "/hosts",
                 error.to_string(),
                 "write `host:port`, `*.example.org` or `10.0.0.0/8`",
@@ -126,7 +126,7 @@ impl ScriptRoute {
             let message =
                 format!("{} is the folder of the state, which workers could then read", folder.display());
             let hint = "move the script to another folder, or set `scripts.state_dir` to a separate one";
-            problems.push(config_problem("/file", message, hint));
+            problems.push(Diagnostic::new("/file", message, hint));
         }
         let (Ok(service), Ok(hosts), true) = (service, hosts, problems.is_empty()) else {
             return Err(problems);
@@ -422,8 +422,4 @@ fn select_service(program: &ScriptProgram, name: Option<&str>) -> Result<usize, 
             found.ok_or_else(|| format!("{} has no service `{name}`, but {}", program.name, names()))
         }
     }
-}
-
-fn config_problem(pointer: &str, message: String, hint: &str) -> Diagnostic {
-    Diagnostic::new(pointer, message, hint)
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::fs;
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::time::{ClockId, clock_gettime};
+use admission::process_cpu_time;
 
 use super::page::MetricsPage;
 
@@ -35,10 +35,8 @@ impl ProcessStats {
 
     /// Writes the metrics that the system provides, fewer outside of Linux.
     pub(crate) fn write(&self, page: &mut MetricsPage<'_>) -> fmt::Result {
-        let cpu = clock_gettime(ClockId::ProcessCPUTime);
-        let cpu = Duration::new(cpu.tv_sec.unsigned_abs(), u32::try_from(cpu.tv_nsec).unwrap_or_default());
         let help = "CPU time in user and system mode";
-        page.counter("process_cpu_seconds", help, [([], cpu.as_secs_f64())])?;
+        page.counter("process_cpu_seconds", help, [([], process_cpu_time().as_secs_f64())])?;
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let help = "Start time of the process since the Unix epoch";
         page.gauge("process_start_time_seconds", help, [([], started.as_secs_f64())])?;
